@@ -102,9 +102,18 @@ def fev_by_loops(responses, predictions):
     return (variance - noise) / variance, 1 - (error - noise) / (variance - noise)
 
 
+def normalised_by_loops(responses, predictions):
+    """The unbiased correlation of Pospisil & Bair 2021, from a list of repeats by stimulus."""
+    means, count = np.array([each.mean() for each in responses]), len(responses)
+    away, model = means - means.mean(), predictions - predictions.mean()
+    left = np.mean([np.var(each, ddof=1) / len(each) for each in responses])
+    power = (away**2).sum() - (count - 1) * left
+    return (away * model).sum() / np.sqrt(power * (model**2).sum()) if power > 0 else np.nan
+
+
 @settings(deadline=None)
 @given(st.lists(st.integers(2, 6), min_size=2, max_size=8), st.integers(0, 2**32 - 1))
-def test_explainable_variance_of_ragged_repeats(repeats, seed):
+def test_figures_of_ragged_repeats(repeats, seed):
     generator = np.random.default_rng(seed)
     responses = [generator.normal(generator.normal() * 3, 1, count) for count in repeats]
     predictions = generator.normal(size=len(repeats)) * 3
@@ -115,10 +124,45 @@ def test_explainable_variance_of_ragged_repeats(repeats, seed):
             np.array([each.sum() for each in responses])[:, None],
             np.array([(each**2).sum() for each in responses])[:, None],
             np.array([((each - p) ** 2).sum() for each, p in zip(responses, predictions, strict=True)])[:, None],
+            (repeats * predictions)[:, None],
         )
     )
     assert found.share[0] == pytest.approx(share, rel=1e-6, abs=1e-8)
     assert found.explained[0] == pytest.approx(explained, rel=1e-5, abs=1e-6)
+    means = [each.mean() for each in responses]
+    assert found.average[0] == pytest.approx(np.corrcoef(means, predictions)[0, 1], abs=1e-6)
+    normalised = normalised_by_loops(responses, predictions)
+    assert found.normalised[0] == pytest.approx(normalised, rel=1e-4, nan_ok=True)
+
+
+def schoppe(responses, prediction):
+    """CCnorm of repeats (repeats, time), by the equations 1, 4 and 6 of Schoppe et al. 2016."""
+    count, mean = len(responses), responses.mean(0)
+    power = (responses.sum(0).var() - responses.var(1).sum()) / (count * (count - 1))
+    return np.cov(mean, prediction, ddof=0)[0, 1] / np.sqrt(prediction.var() * power)
+
+
+def test_normalised_correlation_is_that_of_schoppe_and_of_the_noiseless_response():
+    generator = np.random.default_rng(5)
+    signal = generator.normal(size=(2000, 3)) * [2, 1, 0.5]
+    prediction = 0.3 * signal + 0.2 * generator.normal(size=(2000, 3))
+    responses = signal + generator.normal(size=(8, 2000, 3))
+    sums = RepeatSums(
+        np.full((2000, 3), 8.0),
+        responses.sum(0),
+        (responses**2).sum(0),
+        ((responses - prediction) ** 2).sum(0),
+        8 * prediction,
+    )
+    found = explainable(sums)
+    for neuron in range(3):
+        reached = found.normalised[neuron]
+        assert reached == pytest.approx(schoppe(responses[..., neuron], prediction[:, neuron]), rel=1e-3)
+        assert reached == pytest.approx(np.corrcoef(signal[:, neuron], prediction[:, neuron])[0, 1], abs=0.02)
+        assert found.average[neuron] < reached
+    flat = explainable(RepeatSums(sums.repeats, sums.responses, sums.squares, sums.errors, 8 * np.full((2000, 3), 0.1)))
+    assert np.isnan(flat.average).all()
+    assert np.isnan(flat.normalised).all()
 
 
 def test_rows_of_a_store_give_the_same_and_masked_repeats_do_not_count():

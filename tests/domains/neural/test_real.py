@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -16,6 +17,7 @@ from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
 from tests.domains.neural.repeats import repeat_sums
 from tests.domains.neural.rig import convert
+from tests.domains.neural.test_metrics import normalised_by_loops
 
 pytestmark = pytest.mark.data
 
@@ -91,10 +93,17 @@ def test_repeats_of_allen_images(neural, order):
     assert len({each["key"] for each in result.only.sequences}) == 18
     assert result.counts["files_unused"] == 5
 
-    found = explainable(repeat_sums(rows["robs"], rows["dfs"], rows["condition"], 18))
+    sums = repeat_sums(rows["robs"], rows["dfs"], rows["condition"], 18)
     by_image = responses.astype(np.float32).astype(float).reshape(18, 50, 212)
     if order == "in_turn":
         by_image = responses.astype(np.float32).astype(float).reshape(50, 18, 212).transpose(1, 0, 2)
+    prediction = by_image[:, ::2].mean(1)
+    found = explainable(replace(sums, rates=50 * prediction))
+    for neuron, (average, normalised) in enumerate(zip(found.average, found.normalised, strict=True)):
+        means = by_image[:, :, neuron].mean(1)
+        assert average == pytest.approx(np.corrcoef(means, prediction[:, neuron])[0, 1])
+        expected = normalised_by_loops(by_image[:, :, neuron], prediction[:, neuron])
+        assert normalised == pytest.approx(expected, rel=1e-4, nan_ok=True)
     noise = by_image.var(1, ddof=1).mean(0)
     variance = by_image.reshape(900, 212).var(0, ddof=1)
     np.testing.assert_allclose(found.share, (variance - noise) / variance, rtol=1e-6, atol=1e-9)

@@ -264,6 +264,7 @@ def test_training_finds_what_drives_the_neurons(section, outcome, tmp_path):
     assert figures["squared_error"] < figures["squared_error_mean_response"]
     assert 0.15 < figures["explainable_variance"] < 1
     assert figures["fraction_explained"] > 0.7
+    assert figures["correlation"] < figures["correlation_to_average"] < figures["normalised_correlation"] < 1
     truth = json.loads((Path(section.raw) / "truth.json").read_text())
     for name, filters in task.encoder.filters().items():
         for found, true in zip(filters.numpy(), np.array(truth[name]["filters"]), strict=True):

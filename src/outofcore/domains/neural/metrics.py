@@ -1,13 +1,21 @@
 """Encoder metrics, from sums that add up over batches.
 
 Bits per spike: (L_model - L_null) / (spikes ln 2), with L the Poisson log-likelihood over the unmasked bins. The null
-model predicts each neuron's mean response over these same bins (as in the Neural Latents Benchmark, Pei et al. 2021),
+model predicts each neuron's mean response over these same bins (as in Pillow et al. 2008, Spatio-temporal correlations
+and visual signalling in a complete neuronal population, Nature 454, and the Neural Latents Benchmark, Pei et al. 2021),
 so that a rate that drifted since training does not flatter the result.
 
 Explainable variance and the explained fraction of it (FEV, FEVE; Cadena et al. 2019, Deep convolutional models improve
 predictions of macaque V1 responses to natural images, PLOS Computational Biology): the noise is the unbiased variance
 over repeats of a stimulus (ddof = 1), averaged over stimuli. Nothing is clipped at 0: a neuron without signal scatters
 around it.
+
+Normalised correlation (CCnorm; Schoppe et al. 2016, Measuring the performance of neural models, Frontiers in
+Computational Neuroscience 10): the correlation of the prediction with the response averaged over repeats, divided by
+the highest that a model can reach. Its signal power is the variance over stimuli of that average without the noise
+that is left in it, which is measured as above, since repeats of single images have no time in common: this is the
+divisor of Pospisil & Bair 2021, The unbiased estimation of the fraction of variance explained by a model, PLOS
+Computational Biology 17. Where noise is independent, it is that of Schoppe et al.
 """
 
 from __future__ import annotations
@@ -74,6 +82,7 @@ class RepeatSums:
     responses: Doubles
     squares: Doubles  # sum of squared responses
     errors: Doubles | None = None  # sum of (response - prediction) squared; None without predictions
+    rates: Doubles | None = None  # sum of predictions; None without
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,8 @@ class Explainable:
     noise: Doubles  # variance over repeats, averaged over conditions
     share: Doubles  # FEV: 1 - noise / variance
     explained: Doubles  # FEVE: explained share of the explainable variance; NaN without predictions
+    average: Doubles  # correlation of prediction and average over repeats; NaN without predictions
+    normalised: Doubles  # CCnorm; NaN also where the average over repeats varies no more than noise does
 
 
 def explainable(sums: RepeatSums) -> Explainable:
@@ -97,8 +108,23 @@ def explainable(sums: RepeatSums) -> Explainable:
         noise = np.where(used, within, 0).sum(0) / used.sum(0)
         variance = (squares.sum(0) - responses.sum(0) ** 2 / total) / (total - 1)
         share = (variance - noise) / variance
-        explained = np.full(noise.shape, np.nan)
+        explained, average, normalised = np.full((3, *noise.shape), np.nan)
         if sums.errors is not None:
             error = np.where(used, sums.errors, 0).sum(0) / total
             explained = 1 - (error - noise) / (variance - noise)
-    return Explainable(variance, noise, share, explained)
+        if sums.rates is not None:
+            recorded, predicted = _centred(responses / count, used), _centred(sums.rates / count, used)
+            products, power = (recorded * predicted).sum(0), (recorded**2).sum(0)
+            left = np.where(used, within / count, 0).sum(0) * (used.sum(0) - 1) / used.sum(0)
+            spread = (predicted**2).sum(0)
+            average = products / np.sqrt(power * spread)
+            normalised = products / np.sqrt(np.where(power > left, power - left, np.nan) * spread)
+    return Explainable(variance, noise, share, explained, average, normalised)
+
+
+def _centred(values: Doubles, used: npt.NDArray[np.bool_]) -> Doubles:
+    """Used values without their mean, 0 elsewhere; all NaN if they are equal but for rounding."""
+    number = used.sum(0)
+    away = np.where(used, values - np.where(used, values, 0).sum(0) / number, 0)
+    varies = (away**2).sum(0) > 1e-12 * np.where(used, values**2, 0).sum(0)
+    return np.where(varies, away, np.nan)

@@ -187,9 +187,9 @@ class NeuralTask(Task):
 
         ``bits_per_spike`` (0 for predicting the mean) is over all neurons together, ``bits_per_spike_median`` the
         median neuron; ``correlation`` is the mean over the neurons that have one, out of ``neurons``; ``squared_error``
-        is reported with that of each neuron's mean; ``explainable_variance`` and ``fraction_explained`` are means over
-        the neurons with repeats, and over those with an explainable share of at least 0.15. Metrics without data are
-        left out.
+        is reported with that of each neuron's mean; ``explainable_variance`` and ``correlation_to_average`` are means
+        over the neurons with repeats, ``fraction_explained`` and ``normalised_correlation`` over those with an
+        explainable share of at least 0.15. Metrics without data are left out.
         """
         plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
         neurons = NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__})
@@ -213,22 +213,26 @@ class NeuralTask(Task):
         return {name: value for name, value in figures.items() if math.isfinite(value)}
 
     def _repeats(self, plain: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
-        shares, explained = [], []
+        found = []
         for number, known in enumerate(self._repeated):
             if not len(known):
                 continue
             cells = slice(*self.first_cell[number : number + 2])
             table = {name: plain[name][cells].reshape(len(known), -1) for name in REPEATS}
-            found = explainable(
-                RepeatSums(table["repeats"], table["repeat_responses"], table["repeat_squares"], table["repeat_errors"])
+            found.append(
+                explainable(RepeatSums(**{name.removeprefix("repeat_"): each for name, each in table.items()}))
             )
-            shares.append(found.share)
-            explained.append(found.explained)
-        share, part = np.concatenate(shares), np.concatenate(explained)
+        share, explained, average, normalised = (
+            np.concatenate([getattr(each, name) for each in found])
+            for name in ("share", "explained", "average", "normalised")
+        )
+        reliable = share >= RELIABLE
         return {
             "explainable_variance": _mean(share),
-            "fraction_explained": _mean(part[share >= RELIABLE]),
-            "neurons_reliable": float((share >= RELIABLE).sum()),
+            "fraction_explained": _mean(explained[reliable]),
+            "correlation_to_average": _mean(average),
+            "normalised_correlation": _mean(normalised[reliable]),
+            "neurons_reliable": float(reliable.sum()),
         }
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
@@ -257,7 +261,7 @@ class NeuralTask(Task):
         return {f"filters_{name}": sheet for name, sheet in filter_pictures(self.encoder.filters()).items()}
 
 
-REPEATS = {"repeats": "bins", "repeat_responses": "responses", "repeat_squares": "squares", "repeat_errors": "errors"}
+REPEATS = {"repeats": "bins"} | {f"repeat_{name}": name for name in ("responses", "squares", "errors", "rates")}
 """Sums by repeated condition, and the sums by neuron that include them."""
 
 RELIABLE = 0.15
