@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import subprocess
 import sys
 
@@ -17,13 +18,20 @@ from tests.training.runs import STEPS, curves, same, train, weights
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
 
-def by_hand(batch_size: int = 16, epochs: int = 3, *, warmup: int = 0, clip: float = 1e9) -> WeightedRegression:
+def by_hand(
+    batch_size: int = 16,
+    epochs: int = 3,
+    *,
+    warmup: int = 0,
+    clip: float = 1e9,
+    betas: tuple[float, float] = (0.9, 0.999),
+) -> WeightedRegression:
     """The same training as a plain loop, without pieces; a warm-up is followed by a cosine."""
     task, (loader, _) = WeightedRegression(), loaders(batch_size)
     decayed = [p for p in task.parameters() if p.ndim > 1]
     plain = [p for p in task.parameters() if p.ndim == 1]
     optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=1e-2
+        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], 1e-2, betas
     )
     rising = LinearLR(optimizer, 1 / (warmup + 1), total_iters=max(warmup, 1))
     falling = CosineAnnealingLR(optimizer, max(STEPS - warmup, 1))
@@ -48,10 +56,11 @@ def test_weights_are_those_of_a_plain_loop_whatever_the_micro_batch(tmp_path, mi
         torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_warm_up_cosine_and_clipping_are_those_of_a_plain_loop(tmp_path):
-    settings = section(schedule="cosine", warmup_steps=4, clip_norm=0.2)
+def test_warm_up_cosine_clipping_and_betas_are_those_of_a_plain_loop(tmp_path):
+    settings = section(schedule="cosine", warmup_steps=4, clip_norm=0.2, betas=[0.8, 0.95])
     task, _ = train(tmp_path, settings=settings, micro_batch=5)
-    for trained, expected in zip(task.parameters(), by_hand(warmup=4, clip=0.2).parameters(), strict=True):
+    plain = by_hand(warmup=4, clip=0.2, betas=(0.8, 0.95))
+    for trained, expected in zip(task.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-5)
     assert not same(task.state_dict(), by_hand(warmup=4).state_dict())
 
@@ -63,12 +72,25 @@ def test_warm_up_cosine_and_clipping_are_those_of_a_plain_loop(tmp_path):
         ({"warmup_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
         ({"schedule": "cosine"}, [1.0, 0.933013, 0.75, 0.5, 0.25, 0.066987]),
         ({"schedule": "cosine", "warmup_steps": 2}, [1 / 3, 2 / 3, 1.0, 0.853553, 0.5, 0.146447]),
+        ({"schedule": "cosine", "min_learning_rate": 0.5}, [1.0, 0.966506, 0.875, 0.75, 0.625, 0.533494]),
         ({"schedule": "cosine", "warmup_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
     ],
 )
 def test_the_learning_rate_changes_as_the_schedule_says(settings, expected):
     settings = section(learning_rate=1.0, **settings)
     assert [learning_rate(settings, 6, step) for step in range(6)] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_learning_rate_is_that_of_nanogpt():
+    settings = section(learning_rate=1e-3, min_learning_rate=1e-4, warmup_steps=100, schedule="cosine")
+
+    def plain(step: int) -> float:  # its get_lr, with lr_decay_iters = max_iters = 2000
+        if step < 100:
+            return 1e-3 * (step + 1) / (100 + 1)
+        return 1e-4 + 0.5 * (1.0 + math.cos(math.pi * (step - 100) / (2000 - 100))) * (1e-3 - 1e-4)
+
+    rates = [learning_rate(settings, 2000, step) for step in range(2000)]
+    assert rates == pytest.approx([plain(step) for step in range(2000)], rel=1e-12)
 
 
 def test_the_curve_of_a_learning_rate_that_changes_is_drawn(tmp_path):

@@ -124,8 +124,16 @@ class AuditSection(Section):
     )
 
 
+_Decay = Annotated[float, Field(ge=0, lt=1)]
+
+
 class TrainSection(Section):
-    """Training settings that change the result; those of the machine (device, micro-batch) are in machine.yaml."""
+    """Training settings that change the result; those of the machine (device, micro-batch) are in machine.yaml.
+
+    ``sized_by`` names the settings of a domain that take the place of ``preset``.
+    """
+
+    sized_by: ClassVar[tuple[str, ...]] = ()
 
     preset: Literal["test", "small", "medium", "large", "huge"] = "test"
     epochs: int = Field(1, ge=1, le=MOST)
@@ -134,12 +142,16 @@ class TrainSection(Section):
     learning_rate: float = Field(1e-3, gt=0, le=100)
     warmup_steps: int = Field(0, ge=0, le=MOST, description="first steps, over which the learning rate rises linearly")
     schedule: Literal["constant", "cosine"] = Field(
-        "constant", description="learning rate after the warm-up: constant, or along a cosine towards zero"
+        "constant", description="learning rate after the warm-up: constant, or falling along a cosine"
     )
+    min_learning_rate: float = Field(0.0, ge=0, le=100, description="cosine: the learning rate at its end")
     clip_norm: float | None = Field(
         None, gt=0, description="longer gradients of a step, all weights together, are scaled to this norm; null: none"
     )
     weight_decay: float = Field(0.01, ge=0, le=100)
+    betas: tuple[_Decay, _Decay] = Field(
+        (0.9, 0.999), description="how much the means of gradients, and of their squares, keep at each step"
+    )
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
     arithmetic: Literal["native", "portable"] = Field(
@@ -153,6 +165,13 @@ class TrainSection(Section):
         None, ge=1, le=MOST, description="samples of a validation, whole batches from all over the split; null: all"
     )
     seed: int = Field(0, ge=0, le=MOST)
+
+    @model_validator(mode="after")
+    def _falling(self) -> TrainSection:
+        if self.min_learning_rate > self.learning_rate:
+            message = f"min_learning_rate must not exceed learning_rate, {self.learning_rate:g}"
+            raise ValueError(message)
+        return self
 
 
 class DomainSection(Section):

@@ -181,7 +181,11 @@ class _Run:
         self._where, self._micro_batch = where, micro_batch
         self._saver, self._curves, self._ranks = saver, curves, meet(where)
         self._optimizer = make_optimizer(
-            task, section.optimizer, learning_rate=section.learning_rate, weight_decay=section.weight_decay
+            task,
+            section.optimizer,
+            learning_rate=section.learning_rate,
+            weight_decay=section.weight_decay,
+            betas=section.betas,
         )
         self.progress = saver.resume(task, self._optimizer)
         # A batch of one recording does not use the readouts of the others.

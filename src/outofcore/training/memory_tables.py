@@ -196,7 +196,7 @@ def sizes_table(found: Forecast) -> DisplayTable:
     """Memory of each model size, and which of them train on a machine of 8 GB."""
     rows = []
     for preset in get_args(type(found.section.train).model_fields["preset"].annotation):
-        changes = {"preset": preset} | ({"parameters": None} if hasattr(found.section.train, "parameters") else {})
+        changes = {"preset": preset, **dict.fromkeys(found.section.train.sized_by)}
         train = found.section.train.model_copy(update=changes)
         other = replace(found, section=found.section.model_copy(update={"train": train}))
         try:

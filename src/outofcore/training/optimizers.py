@@ -18,7 +18,14 @@ from outofcore.system.extras import load
 BLOCK, SMALLEST = 256, 4096
 
 
-def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+def make_optimizer(
+    model: nn.Module,
+    name: str,
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+) -> torch.optim.Optimizer:
     """The optimizer of a model's trainable parameters; biases and norm scales (one axis) do not decay.
 
     ``adamw`` (Loshchilov & Hutter 2019), or ``adamw8bit``: the same with both moments in blockwise 8 bits (Dettmers et
@@ -32,7 +39,7 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
     ]
     # Unfused square roots are MKL's, whose last bit differs between processors whatever its settings.
     make = partial(torch.optim.AdamW, fused=True) if name == "adamw" else _adamw8bit()
-    return make([group for group in groups if group["params"]], lr=learning_rate)
+    return make([group for group in groups if group["params"]], lr=learning_rate, betas=betas)
 
 
 def learning_rate(section: TrainSection, steps: int, step: int) -> float:
@@ -42,7 +49,8 @@ def learning_rate(section: TrainSection, steps: int, step: int) -> float:
         return section.learning_rate * warm
     left = max(steps - section.warmup_steps, 1)
     fallen = min(max(step - section.warmup_steps, 0) / left, 1)
-    return section.learning_rate * (warm * (1 + math.cos(math.pi * fallen)) / 2)
+    least = section.min_learning_rate
+    return warm * (least + (section.learning_rate - least) * ((1 + math.cos(math.pi * fallen)) / 2))
 
 
 def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
+from pydantic import ValidationError
 
-from outofcore.domains.text.network import PRESETS, Network, NetworkShape, choose_size
+from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.model import make_task
+from outofcore.domains.text.network import PRESETS, Network, NetworkShape, choose_size, model_size, size_doubt
+from outofcore.domains.text.schema import attributes
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import ParamsError
 
 
@@ -28,6 +36,60 @@ def test_presets_grow():
 def test_too_few_parameters_for_the_vocabulary_are_refused():
     with pytest.raises(ParamsError, match=r"100,000 parameters are too few for 50,257 ids .* the least is 404,"):
         choose_size(100_000, 50_257, 256)
+
+
+def test_the_shape_of_gpt2_has_its_number_of_parameters(section_of):
+    gpt2 = {"layers": 12, "width": 768, "heads": 12}
+    size = model_size(section_of(Path("raw"), tensors={"seq_len": 1024}, train=gpt2), 50_257)
+    with torch.device("meta"):
+        network = Network(size)
+    assert sum(parameter.numel() for parameter in network.parameters()) == size.parameters == 124_439_808
+    names = {"tokens": (50_257, 768), "places": (1024, 768), "blocks.11.queries_keys_values": (2304, 768)}
+    weights = network.state_dict()
+    assert {name: tuple(weights[f"{name}.weight"].shape) for name in names} == names
+    assert size_doubt(size) is None
+
+
+@pytest.mark.parametrize(
+    ("train", "why"),
+    [
+        ({"layers": 2}, "layers and width together"),
+        ({"heads": 2}, "layers and width together"),
+        ({"layers": 2, "width": 64, "parameters": 10_000}, "either parameters or layers and width"),
+        ({"layers": 2, "width": 64, "heads": 3}, "a multiple of heads"),
+    ],
+)
+def test_a_shape_that_is_none_is_refused(section_of, train: dict[str, int], why: str):
+    with pytest.raises(ValidationError, match=why):
+        section_of(Path("raw"), train=train)
+
+
+def test_a_size_that_is_all_vocabulary_is_said_by_plan_and_run(section_of, tokenizer: Tokenizer, monkeypatch, capfd):
+    said = (
+        "note: text.train: 99% of 811,520 parameters embed 50,257 ids at a width of 16, which leaves little for layers"
+    )
+    monkeypatch.setattr(Tokenizer, "size", 50_257)  # of GPT-2
+    section = section_of(Path("raw"), train={"parameters": 1_000_000})
+    DOMAIN.plan(section, SimpleNamespace(sizes=False))
+    store = SimpleNamespace(
+        attributes=attributes(tokenizer), sequences=lambda _: SimpleNamespace(blocks=lambda *_: iter(()))
+    )
+    make_task(store, section, store, "val")
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(said) for line in lines)
+
+
+def test_dropout_is_of_training_alone():
+    inputs = torch.randint(0, 50, (3, 12))
+    networks = []
+    for dropout in (0.0, 0.5):
+        torch.manual_seed(0)
+        networks.append(Network(NetworkShape(layers=2, width=16, heads=2, vocabulary=50, context=12), dropout))
+    plain, dropped = networks
+    assert torch.equal(plain(inputs), plain(inputs))
+    assert not torch.allclose(dropped(inputs), dropped(inputs))
+    assert torch.equal(plain(inputs), dropped.eval()(inputs))
 
 
 @pytest.fixture

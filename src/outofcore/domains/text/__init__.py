@@ -99,9 +99,14 @@ class Text(Domain):
         return stream_bytes(section, threads)
 
     def plan(self, section: TextSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
-        """Recommended settings by hardware, if other sizes are asked for."""
+        """Recommended settings by hardware, if other sizes are asked for; a size that makes no sense is a note."""
+        from outofcore.domains.task import note
         from outofcore.domains.text.advice import advice_table
+        from outofcore.domains.text.network import model_size, size_doubt
+        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 
+        if doubt := size_doubt(model_size(section, load_tokenizer(section).size)):
+            note(doubt)
         return (advice_table(section, outlook),) if outlook.sizes else ()
 
 

@@ -34,7 +34,9 @@ def applied(advice: Mapping[str, Any], section: TextSection) -> TextSection:
     changes = {
         "tensors": section.tensors.model_copy(update={"seq_len": advice["seq_len"], "stride": None}),
         "stream": section.stream.model_copy(update={"shuffle_windows": advice["shuffle_windows"]}),
-        "train": section.train.model_copy(update=train | {"parameters": None, "batch_size": BATCH_SIZE}),
+        "train": section.train.model_copy(
+            update={**train, **dict.fromkeys(section.train.sized_by), "batch_size": BATCH_SIZE}
+        ),
     }
     return section.model_copy(update=changes)
 

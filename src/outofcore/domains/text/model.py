@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outofcore.domains.task import Batch, Task, doubles, note
 from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
-from outofcore.domains.text.network import Network, model_size
+from outofcore.domains.text.network import Network, model_size, size_doubt
 from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
@@ -32,7 +32,10 @@ def make_task(store: Store, section: TextSection, evaluated: Store, split: str) 
     )
     if first and not section.tensors.across_documents:
         _note_unread(store.sequences("train"), section.tensors)
-    return TextTask(tokenizer_of(store.attributes), section, _bytes_per_token(evaluated.sequences(split)))
+    task = TextTask(tokenizer_of(store.attributes), section, _bytes_per_token(evaluated.sequences(split)))
+    if doubt := size_doubt(task.network.size):
+        note(doubt)
+    return task
 
 
 def _bytes_per_token(documents: Table) -> float | None:
@@ -82,7 +85,7 @@ class TextTask(Task):
         self.bytes_per_token = bytes_per_token
         self.tokenizer = tokenizer
         self.section = section
-        self.network = Network(model_size(section, tokenizer.size))
+        self.network = Network(model_size(section, tokenizer.size), section.train.dropout)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of the targets, and their number."""

@@ -1,4 +1,4 @@
-"""A small GPT: decoder-only transformer with tied embeddings (Radford et al. 2019), sized to a target."""
+"""A GPT: decoder-only transformer with tied embeddings (Radford et al. 2019), of a shape or sized to a target."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _HEAD_WIDTH = 32
 _MOST_LAYERS = 48
 # Width over layers; small and large models alike learn well around it.
 _ASPECT = 40.0
+_MOST_EMBEDDING = 0.9
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class NetworkShape:
 
 def model_size(section: TextSection, vocabulary: int) -> NetworkShape:
     """The network shape that the params ask for."""
-    train = section.train
-    return choose_size(train.parameters or PRESETS[train.preset], vocabulary, section.tensors.seq_len)
+    train, context = section.train, section.tensors.seq_len
+    if train.layers and train.width:
+        return _shape(train.layers, train.width, vocabulary, context, train.heads)
+    return choose_size(train.parameters or PRESETS[train.preset], vocabulary, context)
 
 
 def choose_size(parameters: int, vocabulary: int, context: int) -> NetworkShape:
@@ -68,8 +71,19 @@ def choose_size(parameters: int, vocabulary: int, context: int) -> NetworkShape:
     return min(near, key=lambda size: (_oddity(size), -size.parameters))
 
 
-def _shape(layers: int, width: int, vocabulary: int, context: int) -> NetworkShape:
-    heads = max(1, round(width / _HEAD_WIDTH))
+def size_doubt(size: NetworkShape) -> str | None:
+    """Why a size makes no sense: nearly all of it is the embedding of the vocabulary."""
+    share = size.vocabulary * size.width / size.parameters
+    if share < _MOST_EMBEDDING:
+        return None
+    return (
+        f"text.train: {share:.0%} of {size.parameters:,} parameters embed {size.vocabulary:,} ids at a width of "
+        f"{size.width}, which leaves little for layers ({size.layers}); choose a larger model, or a smaller vocabulary"
+    )
+
+
+def _shape(layers: int, width: int, vocabulary: int, context: int, heads: int | None = None) -> NetworkShape:
+    heads = heads or max(1, round(width / _HEAD_WIDTH))
     while width % heads:
         heads -= 1
     return NetworkShape(layers, width, heads, vocabulary, context)
@@ -81,9 +95,10 @@ def _oddity(size: NetworkShape) -> float:
 
 
 class _DecoderBlock(nn.Module):
-    def __init__(self, size: NetworkShape) -> None:
+    def __init__(self, size: NetworkShape, dropout: float) -> None:
         super().__init__()
         self.heads = size.heads
+        self.dropout = nn.Dropout(dropout)
         self.norm_attention = nn.LayerNorm(size.width)
         self.queries_keys_values = nn.Linear(size.width, 3 * size.width)
         self.projection = nn.Linear(size.width, size.width)
@@ -93,27 +108,31 @@ class _DecoderBlock(nn.Module):
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         hidden = hidden + self._attend(self.norm_attention(hidden), mask)
-        mlp: Tensor = self.narrow(functional.gelu(self.widen(self.norm_mlp(hidden)), approximate="tanh"))
+        widened = functional.gelu(self.widen(self.norm_mlp(hidden)), approximate="tanh")
+        mlp: Tensor = self.dropout(self.narrow(widened))
         return hidden + mlp
 
     def _attend(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         batch, length, width = hidden.shape
         split = self.queries_keys_values(hidden).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)
-        projected: Tensor = self.projection(mixed.transpose(1, 2).reshape(batch, length, width))
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, mask, self.dropout.p if self.training else 0.0, is_causal=mask is None
+        )
+        projected: Tensor = self.dropout(self.projection(mixed.transpose(1, 2).reshape(batch, length, width)))
         return projected
 
 
 class Network(nn.Module):
     """Ids of a window to what comes next."""
 
-    def __init__(self, size: NetworkShape) -> None:
+    def __init__(self, size: NetworkShape, dropout: float = 0.0) -> None:
         super().__init__()
         self.size = size
         self.tokens = nn.Embedding(size.vocabulary, size.width)
         self.places = nn.Embedding(size.context, size.width)
-        self.blocks = nn.ModuleList(_DecoderBlock(size) for _ in range(size.layers))
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(_DecoderBlock(size, dropout) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
@@ -135,7 +154,7 @@ class Network(nn.Module):
         if segments is not None:
             alike = segments[:, None, :, None] == segments[:, None, None, :]
             mask = alike & torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool, device=inputs.device).tril()
-        hidden = self.tokens(inputs) + self.places(positions)
+        hidden = self.dropout(self.tokens(inputs) + self.places(positions))
         for block in self.blocks:
             hidden = block(hidden, mask)
         last: Tensor = self.norm(hidden)

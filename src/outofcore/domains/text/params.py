@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -153,6 +153,8 @@ class StreamSection(Section):
 class TextTrainSection(TrainSection):
     """Training of a small GPT."""
 
+    sized_by: ClassVar[tuple[str, ...]] = ("parameters", "layers", "width", "heads")
+
     preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         64, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
@@ -160,7 +162,35 @@ class TextTrainSection(TrainSection):
     parameters: int | None = Field(
         None, ge=1000, le=10**12, description="size of the model to aim at; null: what the preset says"
     )
+    layers: int | None = Field(
+        None, ge=1, le=10**4, description="blocks; with width, in place of preset and parameters"
+    )
+    width: int | None = Field(None, ge=1, le=10**6, description="length of a token's vector")
+    heads: int | None = Field(
+        None, ge=1, le=10**6, description="attention heads, which share the width; null: one for each 32 of it"
+    )
+    dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of zeros in training, after the embeddings, in attention and after both"
+        " halves of a block; drawn for each micro-batch and rank",
+    )
     sample_tokens: int = Field(200, ge=0, description="tokens of the text that the trained model writes")
+
+    @model_validator(mode="after")
+    def _one_size(self) -> TextTrainSection:
+        shape = f"layers {self.layers}, width {self.width}, heads {self.heads}"
+        if (self.layers is None) != (self.width is None) or (self.heads and not self.width):
+            message = f"expected layers and width together, and heads with them only, got {shape}"
+            raise ValueError(message)
+        if self.layers and self.parameters:
+            message = f"expected either parameters or layers and width, got {self.parameters} parameters and {shape}"
+            raise ValueError(message)
+        if self.width and self.heads and self.width % self.heads:
+            message = f"expected a width that is a multiple of heads, got {shape}"
+            raise ValueError(message)
+        return self
 
 
 class TextSection(DomainSection):
