@@ -6,7 +6,7 @@
 # make api     render the docstrings: build/api/index.html
 # make bench   measure everything on made-up input: bench/results/table.md
 # make bench-quick   measure the ratios that matter most in two minutes, and fail if one is far below the committed one
-# make bench-loader   measure the loader beside other libraries, installed in an environment of their own
+# make bench-loader   compare the loader with other libraries, installed in an environment of their own
 VENV := .venv
 PYTHON := $(firstword $(shell command -v python3.11 python3))
 BIN := $(VENV)/bin

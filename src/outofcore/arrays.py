@@ -128,7 +128,7 @@ def write_store(
     With ``groups``, a hash of the group decides the split; without, a hash of the content of the sequence or, without
     sequences, of the row: equal content is never in two splits. By default a sequence is a run of rows of one group or,
     without groups, ``chunk_rows`` rows of a split. Memory is constant, with one exception: if there are ``splits`` and
-    sequences but no ``groups``, each sequence is held until it is complete.
+    sequences but no ``groups``, one sequence is buffered at a time.
 
     Examples
     --------
