@@ -85,20 +85,25 @@ def test_loaded_in_another_process_it_has_the_figures_of_its_training(
 
 
 @pytest.mark.parametrize(
-    "tensors", [{}, {"view": "white", "targets": "alphazero", "legal_mask": True, "mirror": True}], ids=["uci", "other"]
+    "tensors",
+    [{"elo": True}, {"view": "white", "targets": "alphazero", "legal_mask": True, "mirror": True}],
+    ids=["uci", "other"],
 )
 def test_chess_moves_are_legal_and_their_probabilities_those_of_the_network(
     project: Path, elsewhere: Path, tensors: dict
 ) -> None:
     filters = {"min_elo": 2500, "unknown_elo": "drop", "skip_plies": 4, "rated_only": True}  # which reject nothing here
     model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors, filters=filters))
-    Path("game.pgn").write_text(GAMES)
+    rated = '[Event "one"]\n[WhiteElo "2410"]\n[BlackElo "2590"]'
+    Path("game.pgn").write_text(GAMES.replace('[Event "one"]', rated))
     predictions = model.predict("game.pgn", best=3)
     rows = list(predictions)
 
     outofcore.convert("chess", "game.pgn", "all.zarr", filters={"duplicates": "keep"}, splits={"val": 0.0, "test": 0.0})
     batches = outofcore.loader("all.zarr", "train", 64, shuffle=False, tensors=model.reading)
     (batch,) = list(batches)
+    if "elo" in tensors:
+        assert batch["elo"][[0, 1, -1]].tolist() == [[2410, 2590], [2590, 2410], [0, 0]]
     with torch.no_grad():
         logits, values = (each.double().numpy() for each in model.task.predict(batch))
     shares = np.exp(logits - logits.max(1, keepdims=True))

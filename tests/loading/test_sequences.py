@@ -18,7 +18,7 @@ from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.loading.sequences import SequenceColumns
 from outofcore.store.reader import open_store
-from tests.loading.conftest import WINDOWS, MakeStore
+from tests.loading.conftest import WINDOWS, MakeStore, write_store
 
 ASKED = ("label", "length", "sequence")
 
@@ -48,6 +48,41 @@ def test_each_sample_comes_with_the_columns_of_its_sequence(make_store: MakeStor
         assert {name: batch[name].tolist() for name in ASKED} == expected(path, rows.numpy())
         samples += len(rows)
     assert samples == batches.samples
+
+
+class Labelled:
+    """A reading that takes the label of each row's sequence."""
+
+    fields, columns = ("id",), ("label",)
+
+    def __call__(self, rows: Any, draws: object) -> dict[str, torch.Tensor]:
+        del draws
+        return {"id": torch.from_numpy(rows["id"]), "taken": torch.from_numpy(rows["label"])}
+
+
+class LabelledOnDevice(Labelled):
+    def on_device(self, rows: Any, draws: object) -> dict[str, torch.Tensor]:
+        del draws
+        return {"id": rows["id"], "taken": rows["label"]}
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, tmp_path: Path, window: str) -> None:
+    paths = [make_store(), write_store(tmp_path / "more.zarr", [40, 0, 7, 200, 90], first=10_000)]
+    lengths = [open_store(path).sequences("train")["length"].read() for path in paths]
+    labels = [open_store(path).sequences("train")["label"].read() for path in paths]
+    known = dict(zip(range(3000), np.repeat(labels[0], lengths[0]).tolist(), strict=True))
+    known |= dict(zip(range(10_000, 10_337), np.repeat(labels[1], lengths[1]).tolist(), strict=True))
+    shared: dict[str, Any] = {"window": WINDOWS[window], "columns": ("sequence",)}
+    batches = [
+        *loader(paths, "train", 50, tensors=Labelled(), residency="streamed", pool_blocks=4, **shared),
+        *loader(paths, "train", 50, tensors=Labelled(), residency="device", **shared),
+        *loader(paths, "train", 50, tensors=LabelledOnDevice(), residency="device", **shared),
+        ZarrDataset(paths, tensors=Labelled(), **shared)[::17],
+    ]
+    for batch in batches:
+        assert batch["taken"].flatten().tolist() == [known[row] for row in batch["id"].flatten().tolist()]
+        assert batch["sequence"].shape == batch["id"].shape[:1]
 
 
 def test_the_order_is_that_without_columns(make_store: MakeStore) -> None:
@@ -95,8 +130,13 @@ def test_the_elo_of_chess_games_comes_with_their_planes(tmp_path: Path) -> None:
     (tmp_path / "games.pgn").write_text(game.format(2851, 2700, "e4") + game.format(2400, 2500, "d4"))
     splits = {"val": 0.0, "test": 0.0}
     outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
-    (batch,) = loader(tmp_path / "chess.zarr", shuffle=False, columns=("white_elo", "black_elo"))
+    tensors = outofcore.reading(tmp_path / "chess.zarr", elo=True)
+    (batch,) = loader(tmp_path / "chess.zarr", shuffle=False, columns=("white_elo", "black_elo"), tensors=tensors)
     assert batch["planes"].shape == (10, 12, 8, 8)
+    assert batch["to_move"].tolist() == [0, 1, 0, 1, 0] * 2
+    assert batch["elo"].tolist() == [[2851, 2700], [2700, 2851]] * 2 + [[2851, 2700]] + (
+        [[2400, 2500], [2500, 2400]] * 2 + [[2400, 2500]]
+    )
     assert batch["white_elo"].tolist() == [2851] * 5 + [2400] * 5
     assert batch["black_elo"].tolist() == [2700] * 5 + [2500] * 5
 

@@ -239,7 +239,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     raw.mkdir()
     domain.sample(raw, np.random.default_rng(0))
     sections = {
-        "chess": {"store": {"chunk_rows": 256, "shard_rows": 1024}},
+        "chess": {"tensors": {"elo": True}, "store": {"chunk_rows": 256, "shard_rows": 1024}},
         "go": {"tensors": {"features": "alphagozero18"}, "store": {"chunk_rows": 256, "shard_rows": 1024}},
         "neural": {
             "source": {"names": NAMES, "bin_width": 1 / 60},
@@ -251,7 +251,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     store = open_store(tmp_path / "a.zarr")
     settings = domain.section.model_validate({"raw": str(raw), **sections[name], "train": {"pool_blocks": 4}})
     reading = domain.reading(store.attributes, settings)
-    columns = {"chess": ("white_elo", "black_elo")}.get(name, ())
+    columns = {"chess": ("white_elo",)}.get(name, ())  # the reading takes both
     batches = loader(store, "train", 32, tensors=reading, columns=columns, pool_blocks=4, threads=2)
     train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))

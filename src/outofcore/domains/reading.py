@@ -60,6 +60,20 @@ def reading_for(split: str, reading: Reading) -> Reading:
 
 
 @runtime_checkable
+class OfSequences(Protocol):
+    """A reading that also takes columns of the sequences (games, documents), such as the ratings of players.
+
+    They come with the rows under their names, as if each row had them: (samples,) or (samples, window). No row field
+    has the name of one.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that it needs."""
+        ...
+
+
+@runtime_checkable
 class Windowed(Protocol):
     """A reading that knows the window of rows per sample."""
 

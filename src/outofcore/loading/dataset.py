@@ -134,8 +134,7 @@ class ZarrDataset(Dataset[Batch]):
         self._split = open_split(stores, split, place, phase=False, budget=budget, **what)
         rows, length = self._split.rows, self._split.windows.length
         chunk = rows.chunk_rows * rows.row_bytes
-        columns_held = self._split.columns.bytes if self._split.columns else 0
-        columns_held += self._split.windows.bytes if where is not None else 0
+        columns_held = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
         needed = min((length + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
@@ -144,8 +143,7 @@ class ZarrDataset(Dataset[Batch]):
                 f"sample; the least that works is {format_least(needed * chunk + columns_held)}"
             )
             raise BudgetError(message)
-        if self._split.columns is not None:
-            self._split.columns.read()
+        self._split.columns.read()
         # One lock a process: one that another thread held during a fork stays locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._arena: tuple[int, Arena] | None = None
@@ -191,9 +189,9 @@ class ZarrDataset(Dataset[Batch]):
         first = self._split.windows.first_rows(np.where(samples < 0, samples + count, samples))
         # Random choices of a reading follow torch's seed, which differs from worker to worker.
         draws = random_words(0, 1, len(first), int(torch.randint(2**62, ())))
-        batch = self._split.reading(self._rows(first), draws)
         columns = self._split.columns
-        return batch if columns is None else with_columns(batch, columns.of(first))
+        batch = self._split.reading(self._rows(first) | columns.of_rows(first), draws)
+        return with_columns(batch, columns.of(first))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
         process = os.getpid()

@@ -250,9 +250,8 @@ class SplitEpoch:
         counts = [self._batching.own(*span) for span in spans]
         draws = random_words(self._batching.first_own(spans[0][0]), self._batching.world, size, self._key)
         with self._stream.queue():
-            tensors = self._tensors(gathered.buffer, draws)
-            if self._split.columns is not None:
-                tensors = with_columns(tensors, self._split.columns.of(gathered.first))
+            tensors = self._tensors(gathered, draws)
+            tensors = with_columns(tensors, self._split.columns.of(gathered.first))
             if self._split.place is not None:
                 where = next(iter(tensors.values())).device
                 tensors = {**tensors, "part": torch.full((size,), self._split.place, device=where)}
@@ -269,13 +268,14 @@ class SplitEpoch:
             for batch, own, (start, stop) in zip(batches, counts, spans, strict=True)
         ]
 
-    def _tensors(self, buffer: BatchBuffer, draws: Draws) -> dict[str, torch.Tensor]:
-        reading = self._split.reading
+    def _tensors(self, gathered: _Gathered, draws: Draws) -> dict[str, torch.Tensor]:
+        reading, rows = self._split.reading, gathered.buffer.arrays
+        columns = self._split.columns.of_rows(gathered.first)
         if self._residency.name != "device":
-            return reading(buffer.arrays, draws)
+            return reading({**rows, **columns}, draws)
         if isinstance(reading, DeviceReading):
-            return reading.on_device(buffer.arrays, draws)
-        return reading(self._to_host(buffer.arrays), draws)
+            return reading.on_device(with_columns(rows, columns), draws)
+        return reading(self._to_host(rows) | columns, draws)
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
         return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}

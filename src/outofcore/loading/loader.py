@@ -296,8 +296,7 @@ def loader(
     needs = read_together([measure(*pair, batch_size, pool_blocks, batching.world, threads) for pair in pairs])
     choices = choose(residency, needs, budget, device_named)
     for opened in opened_splits:
-        if opened.columns is not None:
-            opened.columns.read()
+        opened.columns.read()
     depth, together = in_flight(needs, choices, budget)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)

@@ -153,7 +153,7 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
     dealt = math.gcd(world, sampler.lanes)
     mask = split.sequences.mask
-    tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0) + (0 if mask is None else mask.nbytes)
+    tables = sampler.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
     rows = split.rows
     kept = sum(array.held_bytes for array in rows.arrays)
     return Needs(
@@ -199,7 +199,7 @@ def read_together(needs: Sequence[Needs]) -> list[Needs]:
 
 
 def _reads_extents(split: Split, sampler: Sampler) -> bool:
-    window, columns = split.windows.window, split.columns is not None and split.columns.bytes > 0
+    window, columns = split.windows.window, split.columns.bytes > 0
     return bool(split.selects) or columns or sampler.of_sequences or (window is not None and window.mode == "never")
 
 
@@ -217,10 +217,9 @@ def _sample_bytes(split: Split) -> int:
         values = array.read(max(first, 0), first + length)  # one that reaches back repeats the first row
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
+    rows |= split.columns.blank_rows()
     stored = sum(array.nbytes for array in rows.values())
-    tensors = split.reading(rows, np.zeros(1, np.uint64))
-    if split.columns:
-        tensors = with_columns(tensors, split.columns.blank())
+    tensors = with_columns(split.reading(rows, np.zeros(1, np.uint64)), split.columns.blank())
     own = sum(tensor.nbytes for tensor in tensors.values())
     if split.place is not None:
         tensors = {**tensors, "part": torch.tensor([split.place])}

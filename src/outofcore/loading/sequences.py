@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,10 @@ class Sequences:
         ends = np.cumsum([0, *(len(table) for table in self._tables)])[[stores.start, stores.stop]]
         mask = None if self.mask is None else self.mask[slice(*ends)]
         return Sequences(self.stores[stores], *self._names, self._origins[stores], self._budget, mask)
+
+    def origin_of(self, rows: Ints) -> Ints:
+        """First row of the store of each row."""
+        return self._origins[np.searchsorted(self._origins, rows, "right") - 1]
 
     def __getitem__(self, name: str) -> Array:
         """A column of the first store, which has the dtype and shape of all; raises StoreError if one differs."""
@@ -151,16 +155,25 @@ class Sequences:
 
 
 class SequenceColumns:
-    """Values of a split's sequences, held once read; a sample belongs to the sequence of its first row, or its last."""
+    """Values of a split's sequences, held once read; a sample belongs to the sequence of its first row, or its last.
+
+    ``names`` are the columns of a batch, ``taken`` those that the reading takes with the rows.
+    """
 
     def __init__(
-        self, sequences: Sequences, windows: Windows, names: tuple[str, ...], sources: Ints | None = None
+        self,
+        sequences: Sequences,
+        windows: Windows,
+        names: tuple[str, ...],
+        taken: tuple[str, ...] = (),
+        sources: Ints | None = None,
     ) -> None:
+        self._names, self._taken = names, taken
         self._sources = sources
         self._sequences = sequences
+        self._window = (windows.length,) if windows.length > 1 else ()
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
-        self._count = len(sequences)
-        self._arrays = {name: None if name == NUMBER else sequences[name] for name in names}
+        self._arrays = {name: None if name == NUMBER else sequences[name] for name in (*names, *taken)}
         for name, array in self._arrays.items():
             if array is not None and array.dtype == "O":
                 message = (
@@ -173,18 +186,21 @@ class SequenceColumns:
     @property
     def bytes(self) -> int:
         """Memory of first rows and values."""
-        values = sum(values.nbytes for name, values in self._blank().items() if name != NUMBER)
-        return self._count * (8 + values) if self._arrays else 0
+        values = sum(values.nbytes for name, values in self._blank(self._arrays).items() if name != NUMBER)
+        return len(self._sequences) * (8 + values) if self._arrays else 0
 
     def blank(self) -> dict[str, npt.NDArray[Any]]:
         """Values of one sample that belongs to no sequence, by column."""
-        return self._blank() | ({} if self._sources is None else {SOURCE: np.zeros(1, np.int64)})
+        return self._blank(self._names) | ({} if self._sources is None else {SOURCE: np.zeros(1, np.int64)})
 
-    def _blank(self) -> dict[str, npt.NDArray[Any]]:
-        return {
-            name: np.zeros(1, np.int64) if array is None else indexable(np.zeros((1, *array.shape[1:]), array.dtype))
-            for name, array in self._arrays.items()
-        }
+    def blank_rows(self) -> dict[str, npt.NDArray[Any]]:
+        """:meth:`of_rows` of such a sample."""
+        return self._blank(self._taken, *self._window)
+
+    def _blank(self, names: Iterable[str], *window: int) -> dict[str, npt.NDArray[Any]]:
+        arrays = {name: self._arrays[name] for name in names}
+        forms = {name: ("int64", ()) if each is None else (each.dtype, each.shape[1:]) for name, each in arrays.items()}
+        return {name: indexable(np.zeros((1, *window, *shape), dtype)) for name, (dtype, shape) in forms.items()}
 
     def read(self) -> None:
         if not self._arrays:
@@ -199,11 +215,24 @@ class SequenceColumns:
     def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values by column (samples,), by the first row of each sample."""
         rows = first + self._ahead
-        sequence = np.searchsorted(self._starts, rows, "right") - 1
-        values = {name: sequence if name == NUMBER else self._values[name][sequence] for name in self._arrays}
+        values = self._at(rows, self._names)
         if self._sources is not None:
             values[SOURCE] = np.searchsorted(self._sources, rows, "right") - 1
         return values
+
+    def of_rows(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Values that the reading takes, as if they were fields of the rows, by the first row of each sample."""
+        if not self._taken:
+            return {}
+        rows = first
+        if self._window:
+            rows = first[:, None] + np.arange(*self._window)
+            rows = np.maximum(rows, self._sequences.origin_of(rows[:, -1])[:, None])  # as windows that reach back do
+        return self._at(rows, self._taken)
+
+    def _at(self, rows: Ints, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+        sequence = np.searchsorted(self._starts, rows, "right") - 1
+        return {name: sequence if name == NUMBER else self._values[name][sequence] for name in names}
 
 
 def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
+from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
@@ -145,7 +145,7 @@ class Split:
     reading: Reading
     windows: Windows
     sequences: Sequences
-    columns: SequenceColumns | None = None
+    columns: SequenceColumns
     selects: str = ""  # the expression by which sequences are selected
     transform: Transform | None = None  # a function of batches
     place: int | None = None  # of the part in the store, if several are read: their batches contain it
@@ -221,9 +221,8 @@ def open_split(
         in_blocks=in_blocks,
         selects=condition is not None and not drawn,
     )
-    values = None
-    if columns or sources:
-        values = SequenceColumns(sequences, windows, columns, rows.origins[edges[:-1]] if sources else None)
+    taken = makes.columns if isinstance(makes, OfSequences) else ()
+    values = SequenceColumns(sequences, windows, columns, taken, rows.origins[edges[:-1]] if sources else None)
     dtypes = {name: array.dtype for name, array in rows.fields.items()}
     own = StoredReading(dtypes) if makes is None else reading_for(split, makes)
     text = "" if condition is None else condition.text

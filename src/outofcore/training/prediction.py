@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from outofcore.domains.reading import DeviceReading, Reading, Windowed
+from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.memory import SAMPLE_BYTES, Needs
@@ -156,9 +156,8 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, int]:
     """A batch of one sample of empty rows, and the bytes of its rows and tensors."""
     window = _window(reading)
     length = (window.length,) if window and window.length > 1 else ()
-    rows = {
-        field.name: np.full((1, *length, *field.shape), field.fill, field.dtype) for field in _fields(schema, reading)
-    }
+    given = [*_fields(schema, reading), *_taken(schema, reading)]
+    rows = {field.name: np.full((1, *length, *field.shape), field.fill, field.dtype) for field in given}
     batch = reading(rows, np.zeros(1, np.uint64))
     held = sum(array.nbytes for array in rows.values()) + sum(tensor.nbytes for tensor in batch.values())
     return batch, held + SAMPLE_BYTES
@@ -180,8 +179,9 @@ def loader_needs(
 
     ``columns`` of so many ``sequences`` come with the samples.
     """
-    value = sum(indexable(np.zeros((1, *each.shape), each.dtype)).nbytes for each in columns)
-    table = sequences * (8 + value) if columns else 0
+    value = _values_bytes(columns)
+    held = [*columns, *(each for each in _taken(schema, reading) if each not in columns)]
+    table = sequences * (8 + _values_bytes(held)) if held else 0
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
     windows = _windows(reading, rows)
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
@@ -221,6 +221,17 @@ def _windows(reading: Reading, rows: int) -> Windows:
 
 def _fields(schema: Schema, reading: Reading) -> list[Field]:
     return [field for field in schema.rows if field.name in reading.fields]
+
+
+def _taken(schema: Schema, reading: Reading) -> list[Field]:
+    """Columns of the sequences that the reading takes with the rows."""
+    taken = reading.columns if isinstance(reading, OfSequences) else ()
+    return [field for field in schema.sequences if field.name in taken]
+
+
+def _values_bytes(columns: Iterable[Field]) -> int:
+    """Bytes of the columns' values of one sequence."""
+    return sum(indexable(np.zeros((1, *each.shape), each.dtype)).nbytes for each in columns)
 
 
 def _window(reading: Reading) -> Window | None:

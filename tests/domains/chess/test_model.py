@@ -54,6 +54,30 @@ def test_learns_to_play_the_only_legal_moves():
     assert losses[-1] < 0.3 * losses[0]
 
 
+def test_learns_what_players_of_a_rating_play():
+    section = TensorSection(elo=True)
+    task = task_of(section)
+    start = vocabulary("uci").index[[move_code(chess.E2, chess.E4), move_code(chess.D2, chess.D4)]]
+    rows = stored_rows([(chess.Board(), chess.Move.from_uci("e2e4"))] * 3)
+    rows |= {"white_elo": np.array([0, 1140, 2550], np.int16), "black_elo": np.array([1140, 0, 2550], np.int16)}
+    batch = ChessReading(section)(rows, np.zeros(3, np.uint64))
+    batch["target"] = torch.from_numpy(start[[0, 1, 0]].astype(np.int64))
+    optimizer = torch.optim.AdamW(task.parameters(), lr=3e-2)
+    for _ in range(60):
+        loss, _ = task.loss(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    # 1199 is in the bin of 1140; a rating that was never met says as little as one that is out of range.
+    batch["elo"] = torch.tensor([[0, 1199], [1199, 0], [2500, 2599]])
+    with torch.no_grad():
+        assert torch.equal(task.predict(batch)[0].argmax(1), batch["target"])
+        batch["elo"] = torch.tensor([[1800, 1800], [3999, 3999], [9999, 9999]])
+        never = task.predict(batch)[0]
+    assert torch.equal(never[0], never[1])
+    assert torch.equal(never[1], never[2])
+
+
 @pytest.mark.parametrize("targets", ["uci", "alphazero"])
 @pytest.mark.parametrize("planes", [12, 18])
 def test_loss_and_figures_add_up_over_any_pieces(targets, planes):

@@ -112,6 +112,8 @@ EVALUATED = {
     "position_evaluation": np.resize(np.array([-32768, 0, 117, -300, 5000, 32767, -32767], np.int16), len(POSITIONS)),
     "mate": np.resize(np.array([0, 0, 0, 0, 0, -3, 7], np.int8), len(POSITIONS)),
     "clock": np.arange(len(POSITIONS), dtype=np.int32),
+    "white_elo": np.resize(np.array([0, 900, 2000], np.int16), len(POSITIONS)),
+    "black_elo": np.resize(np.array([1500, 0, 3000], np.int16), len(POSITIONS)),
 }
 
 
@@ -130,6 +132,21 @@ def test_value_by_evaluation_is_the_winning_chance_of_lichess(view):
         assert value == pytest.approx(white if board.turn or view == "white" else -white, abs=1e-6)
 
 
+@pytest.mark.parametrize("view", ["white", "mover"])
+def test_elo_is_that_of_who_moves_and_then_of_the_opponent(view):
+    found = read(rows=EVALUATED, view=view, elo=True)
+    players = zip(EVALUATED["white_elo"].tolist(), EVALUATED["black_elo"].tolist(), strict=True)
+    expected = [
+        [white, black] if board.turn else [black, white]
+        for (board, _), (white, black) in zip(POSITIONS, players, strict=True)
+    ]
+    assert found["elo"].tolist() == expected
+    assert found["to_move"].tolist() == [int(not board.turn) for board, _ in POSITIONS]
+    plain = read(rows=EVALUATED, view=view)
+    assert set(found) - set(plain) == {"elo", "to_move"}
+    assert all(torch.equal(found[name].nan_to_num(9), tensor.nan_to_num(9)) for name, tensor in plain.items())
+
+
 def test_value_of_an_unfinished_game_is_unknown():
     value = read(rows=EVALUATED)["value"]
     assert value.isnan().tolist() == (EVALUATED["result"] == -128).tolist()
@@ -145,7 +162,7 @@ def test_a_field_that_the_store_lacks_is_named():
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_a_window_has_the_tensors_of_its_positions(length):
-    settings = {"planes": 18, "mirror": True, "legal_mask": True, "fields": ["clock"]}
+    settings = {"planes": 18, "mirror": True, "legal_mask": True, "elo": True, "fields": ["clock"]}
     rows = {name: column.reshape(-1, length, *column.shape[1:]) for name, column in EVALUATED.items()}
     words = random_words(len(POSITIONS) // length, 4)
     windows = ChessReading(TensorSection(**settings), side=True)(rows, words)

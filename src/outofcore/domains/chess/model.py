@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies
 from outofcore.domains.chess.moves import flip_code, vocabulary
-from outofcore.domains.chess.network import Network
+from outofcore.domains.chess.network import ELO_BINS, ELO_PER_BIN, Network, elo_bins
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.schema import CHESS960
 from outofcore.domains.chess.squares import as_words
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 PLIES_PER_BIN = 10
 PHASES = {"opening": slice(0, 2), "middlegame": slice(2, 6), "endgame": slice(6, BINS)}
 """Half-moves 0 to 19, 20 to 59, and from 60 on, as bins of 10; the last bin is open."""
-
-ELO_PER_BUCKET, BUCKETS = 100, 40
-"""Accuracy by Elo of the mover, as for Maia (McIlroy-Young et al. 2020); the first bucket is of unknown Elo."""
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -102,7 +99,7 @@ class ChessTask(MovePrediction):
     def __init__(self, section: TensorSection, preset: str, baseline: Baseline) -> None:
         super().__init__(baseline.move_counts, PLIES_PER_BIN)
         self.section = section
-        self.network = Network(section.planes, preset, vocabulary(section.targets))
+        self.network = Network(section.planes, preset, vocabulary(section.targets), elo=section.elo)
         self.register_buffer("value_mean", torch.tensor(baseline.value_mean, dtype=torch.float32))
         self.value_mean: Tensor
 
@@ -113,7 +110,7 @@ class ChessTask(MovePrediction):
 
     def predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of moves (batch, classes) float32 and expected results (batch,) float32."""
-        logits, value = self.network(batch["planes"])
+        logits, value = self.network(batch["planes"], batch.get("elo"))
         logits = logits.float()
         if "legal" in batch:
             logits = logits.masked_fill(~batch["legal"], torch.finfo(logits.dtype).min)
@@ -142,14 +139,14 @@ class ChessTask(MovePrediction):
 
     def _hits_by_elo(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         elo = torch.where(batch["to_move"] == 0, batch["white_elo"], batch["black_elo"])
-        bucket = (elo.long() // ELO_PER_BUCKET).clamp(0, BUCKETS - 1)
+        bins = elo_bins(elo)
         target = batch["target"]
         hits = {
             "": torch.ones_like(target, dtype=torch.bool),
             "_top1": logits.argmax(1) == target,
             "_frequent1": target == self.frequent[0],
         }
-        return {f"elo{name}": torch.bincount(bucket[hit], minlength=BUCKETS) for name, hit in hits.items()}
+        return {f"elo{name}": torch.bincount(bins[hit], minlength=ELO_BINS) for name, hit in hits.items()}
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Accuracies as shares of the positions; losses as means, the policy's in nats.
@@ -192,12 +189,12 @@ class ChessTask(MovePrediction):
         return tables | ({"accuracy_by_elo": by_elo} if by_elo else {})
 
     def _by_elo(self, sums: Mapping[str, Tensor]) -> Iterator[dict[str, float | str]]:
-        for bucket in range(1, BUCKETS):
-            if positions := float(sums["elo"][bucket]):
+        for place in range(1, ELO_BINS):
+            if positions := float(sums["elo"][place]):
                 yield {
-                    "elo": bucket * ELO_PER_BUCKET,
-                    "top1": round(float(sums["elo_top1"][bucket]) / positions, 6),
-                    "top1_most_frequent": round(float(sums["elo_frequent1"][bucket]) / positions, 6),
+                    "elo": place * ELO_PER_BIN,
+                    "top1": round(float(sums["elo_top1"][place]) / positions, 6),
+                    "top1_most_frequent": round(float(sums["elo_frequent1"][place]) / positions, 6),
                     "positions": int(positions),
                 }
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from outofcore.domains.boards.tower import PRESETS, residual_blocks
 from outofcore.domains.chess.moves import Vocabulary
+
+ELO_PER_BIN, ELO_BINS = 100, 40
+"""Ratings are told apart by the hundred, as for Maia (McIlroy-Young et al. 2020); the first bin is of unknown Elo."""
 
 
 class PolicyHead(nn.Module):
@@ -40,21 +44,51 @@ class PolicyHead(nn.Module):
         return logits.masked_fill(self.off_board, torch.finfo(logits.dtype).min)
 
 
-class Network(nn.Module):
-    """Planes (12 or 18) of a board to logits of moves and an expected result."""
+def elo_bins(elo: Tensor) -> Tensor:
+    """Bins of 100 Elo, int64, up to 39; 0 is that of unknown Elo."""
+    return (elo.long() // ELO_PER_BIN).clamp(0, ELO_BINS - 1)
 
-    def __init__(self, planes: int, preset: str, vocabulary: Vocabulary) -> None:
+
+class Ratings(nn.Module):
+    """A vector for the Elo of the mover and one for that of the opponent, by bin, as in Maia-2 (Tang et al. 2024).
+
+    They begin as zeros: a rating that training never meets changes nothing.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(torch.zeros(2 * ELO_BINS, channels))
+
+    def forward(self, elo: Tensor) -> Tensor:
+        """Elo (batch, 2) -> their sum (batch, channels)."""
+        bins = elo_bins(elo)
+        return functional.embedding(bins[:, 0], self.vectors) + functional.embedding(
+            bins[:, 1] + ELO_BINS, self.vectors
+        )
+
+
+class Network(nn.Module):
+    """Planes (12 or 18) of a board to logits of moves and an expected result; with ``elo``, of players so rated."""
+
+    def __init__(self, planes: int, preset: str, vocabulary: Vocabulary, *, elo: bool = False) -> None:
         super().__init__()
         channels, _ = PRESETS[preset]
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.square = nn.Parameter(torch.zeros(channels, 8, 8))
+        self.ratings = Ratings(channels) if elo else None
         self.tower = residual_blocks(preset)
         self.policy = PolicyHead(channels, vocabulary)
         self.value = nn.Sequential(nn.Linear(2 * channels, 64), nn.ReLU(), nn.Linear(64, 1), nn.Tanh())
 
-    def forward(self, planes: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes (batch, planes, 8, 8) of any dtype -> logits (batch, classes) and values (batch,) from -1 to 1."""
-        board = self.tower(torch.relu(self.stem(planes.to(self.square.dtype)) + self.square))
+    def forward(self, planes: Tensor, elo: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Planes (batch, planes, 8, 8) of any dtype -> logits (batch, classes) and values (batch,) from -1 to 1.
+
+        ``elo`` (batch, 2) is that of the mover and the opponent, 0 if unknown.
+        """
+        board = self.stem(planes.to(self.square.dtype)) + self.square
+        if self.ratings is not None:
+            board = board + self.ratings(elo)[:, :, None, None]
+        board = self.tower(torch.relu(board))
         squares = board.flatten(2).transpose(1, 2)
         value = self.value(torch.cat([squares.mean(1), squares.amax(1)], 1))
         return self.policy(squares), value[:, 0]

@@ -124,6 +124,11 @@ class TensorSection(Section):
         description="what value is: the result of the game, or the evaluation of the position, as expected result",
     )
     fields: tuple[RowField, ...] = Field((), description="stored fields that a batch has too, as they are stored")
+    elo: bool = Field(
+        default=False,
+        description="also give the Elo of the side to move and of its opponent, which the network then takes into "
+        "account, and the side to move",
+    )
     mirror: bool = Field(
         default=False,
         description="mirror half of the training positions that have no castling rights left to right; "

@@ -15,7 +15,7 @@ from torch import Tensor
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
-from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED
+from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify, draw_planes
 from outofcore.domains.reading import Draws
@@ -30,7 +30,8 @@ MOST_CENTIPAWNS = 1000
 class ChessReading:
     """Positions as tensors.
 
-    ``side`` adds ``to_move`` (batch,) uint8: 0 White, 1 Black, which planes seen by the mover do not show.
+    ``side`` adds ``to_move`` (batch,) uint8: 0 White, 1 Black, which planes seen by the mover do not show; with ``elo``
+    it is always there.
     """
 
     section: TensorSection
@@ -41,6 +42,10 @@ class ChessReading:
     def fields(self) -> tuple[str, ...]:
         value = value_fields(self.section)
         return tuple(dict.fromkeys(("squares", "state", "move", *value, "ply", *self.section.fields)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("white_elo", "black_elo") if self.section.elo else ()
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
@@ -53,7 +58,8 @@ class ChessReading:
         :func:`outofcore.domains.chess.widening.draw_planes`); ``target`` (batch,) int64; ``value`` (batch,) float32: 1,
         0 or -1 if White (in the mover's view the side to move) won, drew or lost, NaN in an unfinished game, or with
         ``value: evaluation`` as in :func:`expected_results`; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal``
-        (batch, classes) bool; and the stored fields that are named, as they are.
+        (batch, classes) bool; with ``elo`` also ``elo`` (batch, 2) int32: of the side to move, and of its opponent, 0
+        if unknown; and the stored fields that are named, as they are.
         """
         samples = rows["state"].shape[:-1]
         if len(samples) > 1:
@@ -81,7 +87,10 @@ class ChessReading:
             "value": torch.from_numpy(value),
             "ply": torch.from_numpy(rows["ply"].astype(np.int32)),
         }
-        if self.side:
+        if self.section.elo:
+            elo = np.stack([rows["white_elo"], rows["black_elo"]], axis=1).astype(np.int32)
+            batch["elo"] = torch.from_numpy(np.where(states[:, :1] == WHITE_TO_MOVE, elo, elo[:, ::-1]))
+        if self.side or self.section.elo:
             batch["to_move"] = torch.from_numpy(np.ascontiguousarray(states[:, 0]))
         batch["planes"] = torch.from_numpy(planes.reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
