@@ -13,7 +13,7 @@ with stopped_at_once():
 
 def main() -> None:
     section = load_params().section(DOMAIN.name)
-    learnt = section.tokenizer.kind == "bpe"
+    learnt = section.tokenizer.learnt
     origin = section.raw if learnt else section.tokenizer.given
     print(f"{DOMAIN.name}: the tokenizer {section.tokenizer.path}, from {origin}", flush=True)
     DOMAIN.require_packages()

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
+import outofcore
 from outofcore.domains.text import source
 from outofcore.domains.text.documents import long, reading, records
 from outofcore.domains.text.documents.parquet import values
@@ -346,6 +348,34 @@ def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
     assert "expected a Parquet file" in found.rejects[0][1].detail
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.large_string())])
+def test_a_column_inside_of_another(kind: pa.DataType, convert, tokenizer: Tokenizer, tmp_path: Path):
+    texts = [f"{number} {PROSE}" for number in range(90)]
+    inner = pa.StructArray.from_arrays([pa.array([*texts, None, "gone"], kind)], ["content"], mask=_last_of(92))
+    table = pa.table({"id": range(92), "message": inner})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=40)
+    with (tmp_path / "b.arrow").open("wb") as file, pa.ipc.new_stream(file, table.schema) as stream:  # save_to_disk
+        stream.write_table(table, max_chunksize=31)
+    records = [{"id": row, "message": {"content": text}} for row, text in enumerate([*texts, None])]
+    lines = [json.dumps(record) for record in (*records, {"message": "gone"})]
+    (tmp_path / "c.jsonl").write_text("".join(line + "\n" for line in lines))
+    for name in ("a.parquet", "b.arrow", "c.jsonl"):
+        found = convert(tmp_path / name, source={"text_column": "message.content"})
+        assert found.documents == tokens_of(texts, tokenizer), name
+        assert found.reasons == ["no_text", "no_text"]
+        assert convert(tmp_path / name, source={"text_column": "message.other"}).documents == []
+    (tmp_path / "b.arrow").write_bytes((tmp_path / "b.arrow").read_bytes()[:-5000])
+    found = convert(tmp_path / "b.arrow", source={"text_column": "message.content"})
+    assert found.reasons == ["damaged_file"]
+    (tmp_path / "d.jsonl").write_text('{"message.content": "its own key", "message": {"content": "not this"}}')
+    found = convert(tmp_path / "d.jsonl", source={"text_column": "message.content"})
+    assert found.documents == tokens_of(["its own key"], tokenizer)
+
+
+def _last_of(count: int) -> pa.Array:
+    return pa.array([row == count - 1 for row in range(count)])
+
+
 def test_a_table_without_the_column_costs_no_other_and_the_first_of_two_is_read(
     convert, tokenizer: Tokenizer, tmp_path: Path
 ):
@@ -374,29 +404,34 @@ def test_repeated_texts_take_no_more_memory_than_others(tmp_path: Path, options:
     assert row == count
 
 
-def test_no_damaged_byte_of_parquet_ends_the_process():
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+def test_no_damaged_byte_of_a_table_ends_the_process(name: str):
     """In a process of its own: pyarrow aborts one that asks for damaged statistics."""
     program = """
-import io
+import io, sys
 from types import SimpleNamespace
 import pyarrow as pa, pyarrow.parquet as pq
 from outofcore.domains.text.documents.parquet import values
 from outofcore.errors import OutOfCoreError
 from outofcore.raw.damage import DamagedInput
 
-file = io.BytesIO()
-pq.write_table(pa.table({"text": ["one", "two", None]}), file, compression="none")
+file, name, table = io.BytesIO(), sys.argv[1], pa.table({"text": ["one", "two", None]})
+if name == "a.arrow":
+    with pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+else:
+    pq.write_table(table, file, compression="none")
 damaged = 0
 for place in range(file.tell()):
     content = bytearray(file.getvalue())
     content[place] ^= 1
     try:
-        list(values(SimpleNamespace(name="a", stream=io.BytesIO(content)), "text"))
+        list(values(SimpleNamespace(name=name, stream=io.BytesIO(content)), "text"))
     except (OutOfCoreError, DamagedInput):
         damaged += 1
 print("damaged", damaged > 50)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", program, name], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "damaged True\n"), ended.stderr[-2000:]
 
 
@@ -506,6 +541,27 @@ def test_a_long_document_at_which_tokenizers_panics_is_one_reject(convert, tmp_p
     found = convert(tmp_path / "raw", **settings)
     assert [(name, reject.reason) for name, reject in found.rejects] == [("a.txt", "not_tokenized")]
     assert [column["source"] for column in found.columns] == [1]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_characters_have_their_ids_in_long_documents_too(convert, tmp_path: Path):
+    (tmp_path / "raw").mkdir()
+    texts = {"a.txt": PROSE * 2, "b.txt": "known, ", "c.txt": "known, " * 60 + "\u2603 unknown", "d.txt": "\u2603"}
+    for name, text in texts.items():
+        (tmp_path / "raw" / name).write_bytes(text.encode())
+    records = [{"m": {"text": PROSE}}]
+    known = outofcore.train_tokenizer(records, tmp_path / "tokenizer.json", kind="characters", column="m.text")
+    ids = {character: number for number, character in enumerate(sorted(set(PROSE)))}  # as in nanoGPT's prepare.py
+    assert known["vocabulary"] == len(ids) + 1
+    found = convert(tmp_path / "raw", tokenizer={"path": str(tmp_path / "tokenizer.json")})
+    assert found.documents == [[*map(ids.get, texts[name]), len(ids)] for name in ("a.txt", "b.txt")]
+    assert found.counts["documents_in_pieces"] == 1
+    assert [(name, reject.reason) for name, reject in found.rejects] == [
+        ("c.txt", "not_tokenized"),
+        ("d.txt", "not_tokenized"),
+    ]
+    tokenizer = Tokenizer((tmp_path / "tokenizer.json").read_text(), None)
+    assert tokenizer.decode(np.array(found.documents[0][:-1])) == PROSE * 2
 
 
 @pytest.mark.usefixtures("tiny")

@@ -22,7 +22,7 @@ from outofcore.domains.sections import (
 
 LONGEST = 2**20
 """Most tokens of a window."""
-SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet")
+SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow")
 HUB = ".hub"
 """Ending of a file that names a dataset of the Hugging Face hub, in ``raw``."""
 
@@ -31,13 +31,15 @@ class SourceSection(Section):
     """How raw text becomes documents.
 
     ``.jsonl`` and ``.ndjson`` hold a document per line, and ``.json`` as well, if it begins with a line that is an
-    object; ``.parquet`` holds a document per row. Anything else is plain text.
+    object; ``.parquet`` and ``.arrow`` hold a document per row. Anything else is plain text.
     """
 
     separator: str | None = Field(
         None, min_length=1, description="what separates documents in a .txt; null: one document a file"
     )
-    text_column: str = Field("text", description="the key (JSON lines) or column (.parquet) that holds the text")
+    text_column: str = Field(
+        "text", description="the key or column that holds the text; inside of others with dots: message.content"
+    )
     bom: Literal["strip", "keep"] = Field("strip", description="a byte-order mark at the start of a .txt")
     end_of_document: str | None = Field(
         "<|endoftext|>",
@@ -52,8 +54,10 @@ class TokenizerSection(Section):
     kind, so that a changed file there rebuilds the tokenizer.
     """
 
-    kind: Literal["bpe", "file", "gpt2"] = Field(
-        "bpe", description="bpe: byte-level BPE trained here; file: a given tokenizer.json; gpt2: GPT-2's files, given"
+    kind: Literal["bpe", "characters", "file", "gpt2"] = Field(
+        "bpe",
+        description="bpe: byte-level BPE trained here; characters: each that the text has; file: a given "
+        "tokenizer.json; gpt2: GPT-2's files, given",
     )
     vocab_size: int = Field(
         4096, ge=257, le=2**24, description="bpe: tokens, 256 bytes and the end of a document among them"
@@ -61,10 +65,15 @@ class TokenizerSection(Section):
     given: str = Field(
         "data/tokenizers/given",
         description="file: a tokenizer.json, or the folder that holds it; gpt2: the folder that holds encoder.json and "
-        "vocab.bpe, or vocab.json and merges.txt; bpe: not looked at",
+        "vocab.bpe, or vocab.json and merges.txt; else not looked at",
         exclude=True,
     )
     path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer is", exclude=True)
+
+    @property
+    def learnt(self) -> bool:
+        """Whether it comes from the text."""
+        return self.kind in ("bpe", "characters")
 
     @model_validator(mode="before")
     @classmethod
@@ -238,13 +247,13 @@ class TextSection(DomainSection):
         if self.mode == "stream":
             message = "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
             raise ValueError(message)
-        if self.tokenizer.kind == "bpe":
-            given = self.tokenizer.given
+        if self.tokenizer.learnt:
+            given, kind = self.tokenizer.given, self.tokenizer.kind
             message = (
-                "tokenizer.kind: with several paths in raw, expected file or gpt2, got bpe: each path that is added "
-                "would change the tokenizer, and so convert all the others again; set kind: file, and learn one with "
-                f"'outofcore tokenizer {next(iter(self.raw.values()))} {given}/tokenizer.json --params params.yaml "
-                "-S kind=bpe'"
+                f"tokenizer.kind: with several paths in raw, expected file or gpt2, got {kind}: each path that is "
+                "added would change the tokenizer, and so convert all the others again; set kind: file, and learn one "
+                f"with 'outofcore tokenizer {next(iter(self.raw.values()))} {given}/tokenizer.json --params "
+                f"params.yaml -S kind={kind}'"
             )
             raise ValueError(message)
         return self

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from outofcore.domains.domain import Section
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values, value_of
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from outofcore.raw.files import Member, RawFile, find_files
@@ -79,11 +79,11 @@ class RecordsFile(RawFile):
             if not isinstance(record, Mapping):
                 message = f"text.raw: expected records with a column {self.column!r}, got {reprlib.repr(record)}"
                 raise ParamsError(message)
-            if not number and self.column not in record:
+            if not number and self.column not in record and value_of(record, self.column) is None:
                 columns = ", ".join(map(str, record))
                 message = f"text.source.text_column: expected a column of the dataset ({columns}), got {self.column!r}"
                 raise ParamsError(message)
-            text = record.get(self.column)
+            text = value_of(record, self.column)
             yield text.encode("utf-8", "surrogatepass") if isinstance(text, str) else None
 
     def _read(self) -> Iterator[Any]:

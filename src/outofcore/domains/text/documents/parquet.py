@@ -1,10 +1,10 @@
-"""Parquet: one document per row, read a few rows at a time."""
+"""Parquet and streams of Arrow: one document per row, read a few rows at a time."""
 
 from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from outofcore.errors import RawInputError
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import Member
+from outofcore.raw.files import Member, plain_name
 
 _UNIT_BYTES = 2 << 20
 _PAGE_BYTES = 1 << 20
@@ -32,25 +32,29 @@ _TEXTS = (
 def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArray[np.int64]]]:
     """The values of a string or bytes column, about two megabytes at a time; the first of several of one name.
 
-    Yields the first row, the concatenated bytes of the values, and the length of each (-1 for null). The member must be
-    seekable: not compressed as a whole or in an archive. Raises DamagedInput if it is not valid Parquet or lacks the
-    column, RawInputError if it is not seekable.
+    A column may be inside of others: ``message.content``. ``.arrow`` is a stream, as ``datasets`` saves it to a disk.
+    Yields the first row, the concatenated bytes of the values, and the length of each (-1 for null). A Parquet file
+    must be seekable: not compressed as a whole or in an archive. Raises DamagedInput if the member is not valid or
+    lacks the column, RawInputError if it is not seekable.
     """
+    arrow = plain_name(member.name).lower().endswith(".arrow")
     try:
-        file = _opened(member)
+        file = pa.ipc.open_stream(member.stream) if arrow else _opened(member)
     except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
         message = f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
         raise RawInputError(message) from error
     except (pa.ArrowException, OSError) as error:
         raise _damage(member.name, error) from error
-    schema = file.schema_arrow
-    if column not in schema.names or not _is_text(schema.field(schema.names.index(column)).type):
+    schema = file.schema if arrow else file.schema_arrow
+    path = [column] if column in schema.names else column.split(".")
+    if not _is_text(_type_at(schema, path)):
         columns = ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"
         message = f"text.source.text_column: expected a column {column!r} of strings; there are {columns}"
         raise DamagedInput(message, "no_column")
     row = 0
     try:
-        for array in _joined(_pieces(file, member, column)):
+        pieces = _batches(file, path) if arrow else _pieces(file, member, path)
+        for array in _joined(pieces):
             lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
             yield row, _content(array.fill_null(b"")), lengths
             row += len(array)
@@ -62,7 +66,24 @@ def _opened(member: Member, *dictionaries: str) -> Any:
     return pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False, read_dictionary=dictionaries)
 
 
-def _pieces(file: Any, member: Member, column: str) -> Iterator[Any]:
+def _type_at(schema: Any, path: Sequence[str]) -> Any:
+    """The type of a column; that of nulls if there is none."""
+    place: Any = schema
+    for name in path:
+        fields = list(place) if isinstance(place, pa.Schema | pa.StructType) else []
+        place = next((field.type for field in fields if field.name == name), pa.null())
+    return place
+
+
+def _batches(stream: Any, path: Sequence[str]) -> Iterator[Any]:
+    """The column of a stream, in few rows."""
+    for batch in stream:
+        array = batch.column(batch.schema.names.index(path[0]))
+        array.validate(full=True)  # offsets are those of the file
+        yield from _slices(array, path)
+
+
+def _pieces(file: Any, member: Member, path: Sequence[str]) -> Iterator[Any]:
     """The column in arrays of about two megabytes at most, whatever is repeated in the file.
 
     A page may name a value of its dictionary any number of times. A dictionary is kept where a row group is small:
@@ -75,26 +96,32 @@ def _pieces(file: Any, member: Member, column: str) -> Iterator[Any]:
         rows = max(1, int(facts.num_rows * _UNIT_BYTES / max(facts.total_byte_size, 1)))
         done = 0
         if facts.total_byte_size <= _SMALL_GROUP_BYTES:
-            compact = compact or _opened(member, column)
+            compact = compact or _opened(member, ".".join(path))
             with suppress(pa.ArrowException, OSError):  # values that are stored as differences have no dictionary
-                for array in _arrays(compact, group, column, min(rows, _MOST_ROWS)):
+                for array in _arrays(compact, group, path, min(rows, _MOST_ROWS)):
                     yield array
                     done += len(array)
                 continue
-        for array in _arrays(file, group, column, min(rows, _FEW_ROWS)):
+        for array in _arrays(file, group, path, min(rows, _FEW_ROWS)):
             if done < len(array):
                 yield array.slice(done)
             done = max(0, done - len(array))
 
 
-def _arrays(file: Any, group: int, column: str, rows: int) -> Iterator[Any]:
-    for batch in file.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False):
-        array = batch.column(0)
-        if pa.types.is_dictionary(array.type):
-            yield from _decoded(array)
-        else:
-            for first in range(0, len(array), _FEW_ROWS):
-                yield array.slice(first, _FEW_ROWS).cast(pa.large_binary())
+def _arrays(file: Any, group: int, path: Sequence[str], rows: int) -> Iterator[Any]:
+    for batch in file.iter_batches(rows, row_groups=[group], columns=[".".join(path)], use_threads=False):
+        yield from _slices(batch.column(0), path)
+
+
+def _slices(array: Any, path: Sequence[str]) -> Iterator[Any]:
+    """A column, or what is inside of it, in pieces of few rows."""
+    for name in path[1:]:
+        array = pc.struct_field(array, name)
+    if pa.types.is_dictionary(array.type):
+        yield from _decoded(array)
+    else:
+        for first in range(0, len(array), _FEW_ROWS):
+            yield array.slice(first, _FEW_ROWS).cast(pa.large_binary())
 
 
 def _decoded(array: Any) -> Iterator[Any]:
@@ -127,7 +154,8 @@ def _damage(name: str, error: Exception) -> DamagedInput:
     """Arrow's message about damage, in one line; disk errors propagate."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return DamagedInput(f"{name}: expected a Parquet file, {' '.join(str(error).split())}")
+    kind = "an Arrow stream" if plain_name(name).lower().endswith(".arrow") else "a Parquet file"
+    return DamagedInput(f"{name}: expected {kind}, {' '.join(str(error).split())}")
 
 
 def _is_text(kind: Any) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, NamedTuple, Self, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,10 @@ RECORD_BYTES = 16 << 20
 """Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
 
 Format = Literal["text", "lines", "values", "json", "nothing"]
-TABLES = (".csv", ".tsv", ".arrow", ".feather")
+TABLES = (".csv", ".tsv", ".feather")
 TOKENS = (".bin", ".npy")
 TABLE_MARKS = (b"ARROW1", b"PAR1")
+COLUMNS = (".parquet", ".arrow")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,14 @@ class Division:
 
 
 LINES = Division(b"\n")
+
+
+def value_of(record: object, column: str) -> Any:
+    """The value at a key, or at the keys between its dots; None if there is none."""
+    if not isinstance(record, Mapping):
+        return None
+    first, _, rest = column.partition(".")
+    return value_of(record.get(first), rest) if rest and column not in record else record.get(column)
 
 
 def division(source: SourceSection) -> Division | None:
@@ -191,7 +200,7 @@ class OpenMember:
         self.marks = 0
         self.division: Division | None = None
         self.reader = Reader(text.stream, text.encoding, text.offset)
-        if isinstance(member, RecordsMember) or plain_name(member.name).lower().endswith(".parquet"):
+        if isinstance(member, RecordsMember) or plain_name(member.name).lower().endswith(COLUMNS):
             self.kind: Format = "values"
             return
         head = self.reader.read(BLOCK_BYTES)
@@ -223,7 +232,8 @@ class OpenMember:
         is_object = line.startswith(b"{") and (line.endswith(b"}") or not end)
         if name.endswith(".json"):
             return "lines" if is_object or not line else "json"
-        has_text = is_object and f'"{self._source.text_column}"'.encode() in line
+        column = self._source.text_column
+        has_text = is_object and any(f'"{key}"'.encode() in line for key in (column, column.split(".")[-1]))
         return "lines" if has_text else "text"
 
     def documents(self) -> Iterator[tuple[int, bytes | None, npt.NDArray[np.int64] | None]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from outofcore.domains.text.documents.long import invalid, too_long_or_short
-from outofcore.domains.text.documents.reading import NOTHING, RECORD_BYTES, Contents, division
+from outofcore.domains.text.documents.reading import NOTHING, RECORD_BYTES, Contents, division, value_of
 from outofcore.domains.text.documents.utf8 import first_wrong_byte
 from outofcore.domains.text.params import FilterSection, TextSection
 from outofcore.raw.unit import Reject, Stretch, Unit
@@ -86,7 +86,7 @@ def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tu
     """Offset of each line that is not blank, with its text or its reject."""
     own = payload[stretch.start : stretch.stop]
     starts, stops = _line_bounds(own)
-    texts = _as_table(own, column, starts, stops) if len(own) > _TABLE_BYTES else None
+    texts = _as_table(own, column, starts, stops) if len(own) > _TABLE_BYTES and "." not in column else None
     offsets = stretch.offsets(payload, stretch.start + starts).tolist()
     if texts is not None:
         yield from zip(offsets, texts, strict=True)
@@ -149,7 +149,7 @@ def _text_of(line: bytes, column: str, offset: int) -> bytes | Reject:
         return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {error.start} of the line")
     except (ValueError, RecursionError) as error:
         return Reject(reason="not_json", offset=offset, detail=str(error))
-    text = record.get(column) if isinstance(record, dict) else None
+    text = value_of(record, column)
     if not isinstance(text, str):
         return Reject(reason="no_text", offset=offset, detail=f"no string {column!r}")
     try:

@@ -25,6 +25,8 @@ numbers of Unicode 3.2 and the punctuation listed here count. The second kind ne
 Not safe are the places that come to mind first, after a newline or a blank line: GPT-2 gives the last white space of a
 run to a pre-token of its own, and the others glue newlines to the punctuation before them.
 
+A BPE without merges and pre-tokens gives each character its own id: any place between two is safe.
+
 What the argument does not cover, added tokens that are matched in the raw text and may contain a space, is
 tested at each cut: a window around it must have the ids of its halves.
 """
@@ -76,7 +78,9 @@ def cuttable(tokenizer: Mapping[str, Any]) -> bool:
     normalizer = tokenizer.get("normalizer") or {"type": "NFC"}
     added = tokenizer.get("added_tokens") or []
     short = all(token["special"] or len(token["content"].encode()) < WINDOW_BYTES // 2 for token in added)
-    return bool(plain and short and normalizer["type"] == "NFC" and _splits_as_known(tokenizer.get("pre_tokenizer")))
+    split = tokenizer.get("pre_tokenizer")
+    alone = not (split or model.get("merges") or model.get("ignore_merges"))
+    return bool(plain and short and normalizer["type"] == "NFC" and (alone or _splits_as_known(split)))
 
 
 def _splits_as_known(pre_tokenizer: Mapping[str, Any] | None) -> bool:

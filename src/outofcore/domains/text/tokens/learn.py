@@ -30,6 +30,8 @@ from outofcore.system.durable import replace_text, writing
 CHUNK_BYTES = 65_536
 MOST_TOKENIZER_BYTES = 1 << 30
 SAMPLE_BYTES = 16 << 20
+# No token: without one for what it does not know, a BPE drops it.
+_UNKNOWN = "<unknown character>"
 
 GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 """GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
@@ -60,20 +62,12 @@ def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
     Only a trained one reads the raw files. Raises ParamsError if a named file is missing or of another kind, or there
     is no text.
     """
-    if section.tokenizer.kind == "bpe":
+    if section.tokenizer.learnt:
         return _train(section, files)
     return _gpt2(section) if section.tokenizer.kind == "gpt2" else _given(section)
 
 
 def _train(section: TextSection, files: Sequence[RawFile]) -> str:
-    end = section.source.end_of_document
-    tokenizer = _byte_level(models.BPE())
-    trainer = trainers.BpeTrainer(
-        vocab_size=section.tokenizer.vocab_size,
-        special_tokens=[end] if end else [],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
     chunks = filter(None, sample(section, files))
     first = next(chunks, None)
     if first is None:
@@ -82,10 +76,32 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
             "that are in a file already become a store by outofcore.write_store"
         )
         raise ParamsError(message)
+    learn = _bpe if section.tokenizer.kind == "bpe" else _characters
     with _progress() as bar:
-        tokenizer.train_from_iterator(_shown(chain([first], chunks), section, files, bar), trainer)
-    text: str = tokenizer.to_str()
+        text: str = learn(_shown(chain([first], chunks), files, bar), section).to_str()
     return text
+
+
+def _bpe(chunks: Iterator[str], section: TextSection) -> tokenizers.Tokenizer:
+    end = section.source.end_of_document
+    tokenizer = _byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=section.tokenizer.vocab_size,
+        special_tokens=[end] if end else [],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(chunks, trainer)
+    return tokenizer
+
+
+def _characters(chunks: Iterator[str], section: TextSection) -> tokenizers.Tokenizer:
+    """A BPE without merges: ids by code point, then the end of a document; an error at any other character."""
+    alphabet = {character: number for number, character in enumerate(sorted(set(chain.from_iterable(chunks))))}
+    tokenizer = tokenizers.Tokenizer(models.BPE(alphabet, [], unk_token=_UNKNOWN))
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_special_tokens(list(filter(None, [section.source.end_of_document])))
+    return tokenizer
 
 
 def _progress() -> Progress:
@@ -94,14 +110,14 @@ def _progress() -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-def _shown(chunks: Iterator[str], section: TextSection, files: Sequence[RawFile], bar: Progress) -> Iterator[str]:
+def _shown(chunks: Iterator[str], files: Sequence[RawFile], bar: Progress) -> Iterator[str]:
     """The chunks; a bar shows how much of the sample was read, then that the tokens are being learnt."""
     most = min(SAMPLE_BYTES, sum(file.bytes for file in files) or SAMPLE_BYTES)
     task = bar.add_task("tokenizer: reading a sample of the text", total=most)
     for chunk in chunks:
         bar.advance(task, len(chunk.encode()))
         yield chunk
-    bar.update(task, description=f"tokenizer: learning {section.tokenizer.vocab_size:,} tokens", total=None)
+    bar.update(task, description="tokenizer: learning the tokens", total=None)
 
 
 def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:

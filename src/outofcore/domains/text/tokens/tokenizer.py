@@ -104,8 +104,11 @@ class Tokenizer:
 
     @cached_property
     def _splitter(self) -> Any:
-        model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-        return _encoder(_dumped(json.loads(self.plain) | {"model": model, "pre_tokenizer": None}))
+        content = json.loads(self.plain)
+        if content["model"].get("merges") != []:  # else it is as fast, and may fail at a character
+            model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+            content |= {"model": model, "pre_tokenizer": None}
+        return _encoder(_dumped(content))
 
     @cached_property
     def _vocabulary(self) -> dict[str, int]:
