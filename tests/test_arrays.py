@@ -120,6 +120,19 @@ def test_a_group_is_in_one_split_and_its_runs_are_sequences(tmp_path: Path) -> N
     assert sum(store.attributes["sequences"].values()) == len(lengths_of(groups))
 
 
+def test_a_split_holds_the_groups_that_it_names_and_a_share_of_the_others(tmp_path: Path) -> None:
+    data, groups = data_of(), groups_of()
+    named = np.unique(groups)[:3].tolist()
+    store = write_store(tmp_path / "a.zarr", data, splits={"val": 0.3, "test": named}, groups=groups)
+    drawn = write_store(tmp_path / "b.zarr", data, splits={"val": 0.3}, groups=groups)
+    number = {split: store.rows(split)["number"].read() for split in store.splits}
+    assert (np.sort(number["test"]) == np.flatnonzero(np.isin(groups, named))).all()
+    val = drawn.rows("val")["number"].read()
+    assert (number["val"] == val[~np.isin(groups[val], named)]).all()
+    assert sum(map(len, number.values())) == len(groups)
+    assert not len(write_store(tmp_path / "c.zarr", data, splits={"val": 0.4, "test": 0.6}).rows("train"))
+
+
 def test_a_field_of_text_can_be_the_groups(tmp_path: Path) -> None:
     data, names = data_of(), np.array([f"s{group}" for group in groups_of()])
     named = write_store(tmp_path / "a.zarr", {**data, "who": names}, splits=SPLITS, groups="who")

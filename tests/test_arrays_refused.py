@@ -49,9 +49,24 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
         r"x: expected float64 of shape \(\) in every piece, got float32 of \(\)",
     ),
     "a split": (lambda: {"splits": {"train": 0.5}}, "splits: expected a name .*, got 'train'"),
-    "a share": (lambda: {"splits": {"val": 5}}, r"splits\['val'\]: expected a share from 0 to below 1, got 5"),
-    "shares": (lambda: {"splits": {"a": 0.5, "b": 0.5}}, "splits: expected shares that leave .*, got a sum of 1"),
-    "no shares": (lambda: {"splits": 0.5}, "splits: expected a mapping of shares by split, got 0.5"),
+    "a share": (lambda: {"splits": {"val": 5}}, r"splits\['val'\]: expected a share from 0 to 1, got 5"),
+    "shares": (
+        lambda: {"splits": {"a": 0.5, "b": 0.6}},
+        "splits: expected shares with a sum of at most 1, got a sum of 1.1",
+    ),
+    "groups of a split": (
+        lambda: {"splits": {"val": ["a"]}},
+        r"splits\['val'\]: expected a share from 0 to 1, got \['a'\]",
+    ),
+    "a group that is not there": (
+        lambda: {"splits": {"val": ["c"]}, "groups": ["a", "a", "b"]},
+        r"splits\['val'\]: expected groups that occur, got \['c'\]",
+    ),
+    "a group of two splits": (
+        lambda: {"splits": {"val": ["a"], "test": ["a"]}, "groups": ["a", "a", "b"]},
+        "splits: expected each group in one split, got 'a'",
+    ),
+    "no shares": (lambda: {"splits": 0.5}, "splits: expected a mapping of shares or groups by split, got 0.5"),
     "a seed": (lambda: {"seed": -1}, "seed: expected .*, got -1"),
     "few groups": (lambda: {"groups": [1, 2]}, r"groups: expected one value per row \(at least 3\), got 2"),
     "many groups": (lambda: {"groups": [1, 2, 3, 4]}, r"groups: expected one value per row \(3\), got 4"),

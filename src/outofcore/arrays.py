@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
@@ -63,7 +63,7 @@ def write_store(
     path: str | Path,
     data: FieldArrays | Iterable[Any],
     *,
-    splits: Mapping[str, float] | None = None,
+    splits: Mapping[str, float | Sequence[Any]] | None = None,
     seed: int = 0,
     groups: npt.ArrayLike | str | None = None,
     sequences: npt.ArrayLike | str | None = None,
@@ -89,7 +89,8 @@ def write_store(
         pandas, Arrow, polars, DuckDB or ``datasets``, or a group of h5py or Zarr; or an iterator of these, each with
         the next rows. Memory maps and arrays of h5py and Zarr are read in slices, Arrow streams in batches.
     splits
-        Share of each split, such as ``{"val": 0.05, "test": 0.05}``; ``train`` has the rest. None for ``train`` only.
+        Share of each split, such as ``{"val": 0.05, "test": 0.05}``, or its groups, such as ``{"test": ["mouse 7"]}``;
+        ``train`` has the rest. None for ``train`` only.
     seed
         Another seed, another choice of the splits.
     groups
@@ -134,7 +135,7 @@ def write_store(
     --------
     >>> write_store("mine.zarr", {"x": x, "y": y}, splits={"val": 0.05}, groups=subject)  # doctest: +SKIP
     """
-    final, shares, own = _target(path), _shares(splits, seed), _attributes(attributes)
+    final, shares, own = _target(path), _shares(splits, seed, groups), _attributes(attributes)
     data = by_name(data)
     pieces = iterated(data)
     head = next(pieces, None)
@@ -147,7 +148,7 @@ def write_store(
     if not fields:
         refuse("data", "at least one field of numbers", f"only {text}")
     store = _store_section(fields, codec=codec, level=level, chunk_rows=chunk_rows, shard_rows=shard_rows)
-    params = {"splits": dict(shares.shares), "seed": shares.seed, "store": store.model_dump(mode="json")}
+    params = {"splits": {**shares.shares, **shares.named}, "seed": shares.seed, "store": store.model_dump(mode="json")}
     if not replace:
         refuse_replacing(Path(str(path)), DOMAIN, params, fields)
     labels = Labels(groups, sequences, lengths, form)
@@ -180,6 +181,9 @@ def write_store(
                 refuse("data", "at least one row", "none")
             sequencer.close()
             facts = _facts(writer, shares)
+            for name, named in shares.named.items():
+                if not facts["rows"][name]:
+                    refuse(f"splits[{name!r}]", "groups that occur", repr(list(named)))
             writer.commit(target, {**own, **facts, "params": params}, _source(facts["found"], total * row_bytes))
         except BaseException:
             writer.abandon()
@@ -211,19 +215,26 @@ def _target(path: object) -> Path:
     return final
 
 
-def _shares(splits: object, seed: int) -> Shares:
+def _shares(splits: object, seed: int, groups: object) -> Shares:
     if splits is not None and not isinstance(splits, Mapping):
-        refuse("splits", "a mapping of shares by split", repr(splits))
-    shares = {}
+        refuse("splits", "a mapping of shares or groups by split", repr(splits))
+    shares, named = {}, {}
     for name, share in (splits or {}).items():
         segment("splits", name, (TRAIN, "sources", "sequences"))
         number = isinstance(share, int | float | np.number) and not isinstance(share, bool)
-        if not number or not 0 <= share < 1:
-            refuse(f"splits[{name!r}]", "a share from 0 to below 1", repr(share))
-        shares[name] = float(share)
-    if sum(shares.values()) >= 1:
-        refuse("splits", "shares that leave some rows to train", f"a sum of {sum(shares.values()):g}")
-    return Shares(shares, _checked(SplitSection, seed=seed).seed)
+        if isinstance(share, list | tuple | np.ndarray) and groups is not None:
+            named[name] = tuple(np.asarray(share).tolist())
+        elif not number or not 0 <= share <= 1:
+            wanted = "a share from 0 to 1, or a list of groups" if groups is not None else "a share from 0 to 1"
+            refuse(f"splits[{name!r}]", wanted, repr(share))
+        else:
+            shares[name] = float(share)
+    if sum(shares.values()) > 1 + 1e-9:
+        refuse("splits", "shares with a sum of at most 1", f"a sum of {sum(shares.values()):g}")
+    groups_named = [group for each in named.values() for group in each]
+    if twice := [group for group in groups_named if groups_named.count(group) > 1]:
+        refuse("splits", "each group in one split", repr(twice[0]))
+    return Shares(shares, _checked(SplitSection, seed=seed).seed, named)
 
 
 def _attributes(attributes: object) -> dict[str, Any]:

@@ -190,7 +190,13 @@ def test_games_without_a_name_belong_to_no_group(tmp_path: Path) -> None:
             "expected a day such as 2020-01-31, got the number",
         ),
         ("text", {"splits": {"by": "file"}, "filters": {"duplicates": "keep"}}, "equal records in several splits"),
-        ("neural", {"splits": {"by": "file"}}, "recordings are split by trial and film"),
+        ("neural", {"splits": {"by": "date", "val_from": "2020-01-01"}}, "recordings are split by trial and film"),
+        ("text", {"splits": {"val": "valid/*"}, "filters": {"duplicates": "keep"}}, "equal records in several splits"),
+        ("text", {"splits": {"val": 1.5}}, "expected a share from 0 to 1, or names in a list, got 1.5"),
+        ("text", {"splits": {"val": True}}, "expected a share from 0 to 1, or names in a list, got True"),
+        ("text", {"splits": {"val": []}}, "expected a share from 0 to 1, or names in a list"),
+        ("text", {"splits": {"val": 0.6, "test": 0.6}}, "expected shares with a sum of at most 1, got 0.6 and 0.6"),
+        ("chess", {"splits": {"by": "date", "val_from": "2020-01-01", "test": "x"}}, "by: date has val_from"),
         ("text", {"mode": "stream", "splits": {"by": "file"}}, "expected content in mode stream, got file"),
     ],
 )
@@ -207,3 +213,108 @@ def test_an_unknown_column_is_named_before_anything_is_written(tmp_path: Path) -
     with pytest.raises(ParamsError, match="got source"):
         outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "source"})
     assert not (tmp_path / "chess.zarr").exists()
+
+
+def rejected(table: Path) -> list[tuple[str, int]]:
+    with table.open() as lines:
+        return [(line["reason"], int(line["offset"])) for line in csv.DictReader(lines)]
+
+
+def test_files_are_held_out_by_pattern_and_the_rest_by_its_share(tmp_path: Path) -> None:
+    for folder in ("train", "valid", "test/hard"):
+        (tmp_path / "raw" / folder).mkdir(parents=True)
+        write_texts(tmp_path / "raw" / folder, [f"{folder[:2]}{number}" for number in range(4)])
+    settings = {"tokenizer": {"vocab_size": 300}}
+    outofcore.convert(
+        "text", tmp_path / "raw", tmp_path / "a.zarr", splits={"val": "valid/*", "test": "test/*"}, **settings
+    )
+    opened = outofcore.open_store(tmp_path / "a.zarr")
+    names = opened.sources["name"].read()
+    for split, folder in (("train", "train/"), ("val", "valid/"), ("test", "test/")):
+        source = opened.sequences(split)["source"].read()
+        assert len(source) == 20
+        assert all(name.startswith(folder) for name in names[source])
+    splits = {"val": 0.3, "test": ["test/*", "valid/va1*"], "seed": 2}
+    outofcore.convert("text", tmp_path / "raw", tmp_path / "b.zarr", splits=splits, **settings)
+    opened = outofcore.open_store(tmp_path / "b.zarr")
+    outofcore.convert(
+        "text", tmp_path / "raw", tmp_path / "c.zarr", splits={"val": 0.3, "test": 0.0, "seed": 2}, **settings
+    )
+
+    def places_of(store: Path, split: str) -> set[tuple[int, int]]:
+        table = outofcore.open_store(store).sequences(split)
+        return set(zip(table["source"].read().tolist(), table["offset"].read().tolist(), strict=True))
+
+    named = {place for split in SPLITS for place in places_of(tmp_path / "c.zarr", split)}
+    named = {(source, offset) for source, offset in named if names[source].startswith(("test/", "valid/va1"))}
+    assert places_of(tmp_path / "b.zarr", "test") == named
+    assert places_of(tmp_path / "b.zarr", "val") == places_of(tmp_path / "c.zarr", "val") - named
+
+
+def test_values_of_a_column_name_what_is_held_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3"]
+    tiers = ["train", "validation", "final_test", "oracle", "validation", "train", "", "final_test"]
+    games = [f'[Tier "{tier}"]\n\n1. {move} 1-0\n\n' for tier, move in zip(tiers, moves, strict=True)]
+    (tmp_path / "games.pgn").write_text("".join(games))
+    settings = {"source": {"tags": ["Tier"]}}
+    splits = {"by": "tier", "val": ["validation", "oracle"], "test": "final_test"}
+    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "a.zarr", splits=splits, **settings)
+    found = {tier: next(iter(each)) for tier, each in places(tmp_path / "a.zarr", "tier").items()}
+    assert found == {"train": "train", "": "train", "validation": "val", "oracle": "val", "final_test": "test"}
+    assert "note: chess.splits" not in capfd.readouterr().err
+    splits = {"by": "tier", "val": ["valid"], "test": 0}
+    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "b.zarr", splits=splits, **settings)
+    assert "note: chess.splits: nothing is in val, split by tier\n" in capfd.readouterr().err
+    splits = {"by": "tier", "val": "oracle", "test": "oracle"}
+    with pytest.raises(ParamsError, match="val and test to name different things, both name 'oracle'"):
+        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "c.zarr", splits=splits, **settings)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_by_players_both_players_of_a_game_are_held_out_and_mixed_games_are_listed(
+    tmp_path: Path, *, named: bool
+) -> None:
+    """Each player has one split; a game between players of two splits is in neither."""
+    letters = "abcdefghijklmnopqrs"
+    players = [f"player {number}" for number in range(24)] + [""]
+    pairs = [(black, white) for black in players for white in players if black != white]
+    points = [f"{one}{two}" for one in letters for two in letters]
+    games = [
+        f"(;GM[1]SZ[19]PB[{black}]PW[{white}];B[{points[place % 300]}];W[{points[300 + place // 300]}])"
+        for place, (black, white) in enumerate(pairs)
+    ]
+    (tmp_path / "games.sgf").write_text("\n".join(games))
+    splits = {"by": "players", "val": 0.3, "test": 0.2}
+    if named:
+        splits |= {"val": players[:5], "test": players[5:9]}
+    figures = outofcore.convert("go", tmp_path / "games.sgf", tmp_path / "go.zarr", splits=splits)
+    store = outofcore.open_store(tmp_path / "go.zarr")
+    stored: dict[tuple[str, str], str] = {}
+    for split in SPLITS:
+        table = store.sequences(split)
+        stored |= dict.fromkeys(zip(table["black"].read(), table["white"].read(), strict=True), split)
+    own = {black: split for (black, white), split in stored.items() if white}
+    assert set(own.values()) == set(SPLITS)
+    if named:
+        assert [own[player] for player in players[:-1]] == ["val"] * 5 + ["test"] * 4 + ["train"] * 15
+    own[""] = "train"
+    assert stored == {pair: own[pair[0]] for pair in pairs if own[pair[0]] == own[pair[1]]}
+    assert figures["found"] == len(pairs) == figures["accepted"] + figures["rejected"]["mixed_players"]
+    listed = rejected(tmp_path / "go.zarr.rejects.csv")
+    offsets = np.cumsum([0, *(len(game) + 1 for game in games)]).tolist()
+    assert listed == [("mixed_players", at) for at, pair in zip(offsets, pairs, strict=False) if pair not in stored]
+
+
+def test_by_players_needs_their_names(tmp_path: Path) -> None:
+    (tmp_path / "games.pgn").write_text("1. e4 1-0\n\n")
+    said = r"splits.by: players needs the columns black and white: set source.tags to \[White, Black\]"
+    with pytest.raises(ParamsError, match=said):
+        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "players"})
+
+
+def test_a_share_of_one_holds_out_everything() -> None:
+    keys = np.random.default_rng(1).integers(0, 256, (2000, 16)).astype(np.uint8)
+    keys[0] = 255
+    assert (assign(keys, SplitSection(val=0, test=1)) == 2).all()
+    assert (assign(keys, SplitSection(val=1, test=0)) == 1).all()
+    assert set(assign(keys, SplitSection(val=0.7, test=0.3)).tolist()) == {1, 2}

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.seen import SeenKeys
-from outofcore.conversion.splits import SPLITS, UNDATED
+from outofcore.conversion.splits import MIXED, SPLITS, UNDATED
 from outofcore.errors import AuditError
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
@@ -37,7 +37,7 @@ class Assembler:
         *,
         drop_duplicates: bool = False,
     ) -> None:
-        """``split_of`` gives the split of each sequence, an index into ``splits`` or UNDATED."""
+        """``split_of`` gives the split of each sequence, an index into ``splits``, UNDATED or MIXED."""
         self.found = 0
         self.accepted = 0
         self.rejected: Counter[str] = Counter()
@@ -107,16 +107,17 @@ class Assembler:
             stored[0] = self._open is not None and self._open["split"] is not None
             self._go_on(result, int(ends[0]), finished=count > 1 or not result.unfinished)
         split = self._split_of(unit, result)[first:]
-        new = split != UNDATED
-        dated = np.flatnonzero(new)
+        new = split >= 0
+        placed = np.flatnonzero(new)
         if self._seen is not None:
-            keys = result.keys[first:][dated]
-            new[dated] = self._seen.add(keys)
-            self._unsaved.append(keys[new[dated]].tobytes())
+            keys = result.keys[first:][placed]
+            new[placed] = self._seen.add(keys)
+            self._unsaved.append(keys[new[placed]].tobytes())
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
         files = result.places[first:]
-        told = [("duplicate", "", dated[~new[dated]])]
+        told = [("duplicate", "", placed[~new[placed]])]
         told += [("undated", "no date that decides the split", np.flatnonzero(split == UNDATED))]
+        told += [("mixed_players", "its players are in different splits", np.flatnonzero(split == MIXED))]
         for reason, detail, these in told:
             where = zip(files[these].tolist(), offsets[these].tolist(), strict=True)
             rejects += [(file, int(offset), reason, detail) for file, offset in where]

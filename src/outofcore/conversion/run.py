@@ -230,11 +230,12 @@ class Conversion:
     def _note_empty_splits(self, build: Build) -> None:
         """Name the splits that got no group; by content an empty one needs no note, so few sequences are there."""
         section, counts = self.section.splits, build.counts()["sequences"]
-        shares = {"val": section.val, "test": section.test}
+        wanted = {"train": section.by != "content", "val": bool(section.val), "test": bool(section.test)}
         if section.by == "date":
-            shares = {"val": bool(section.val_from), "test": bool(section.test_from)}
-        empty = [name for name, share in {"train": 1, **shares}.items() if share and not counts[name]]
-        if section.by != "content" and empty:
+            wanted |= {"val": bool(section.val_from), "test": bool(section.test_from)}
+        elif section.by == "content":
+            wanted |= {"val": "val" in section.named, "test": "test" in section.named}
+        if empty := [name for name, share in wanted.items() if share and not counts[name]]:
             names = " and ".join(empty)
             sys.stderr.write(f"note: {self.domain.name}.splits: nothing is in {names}, split by {section.by}\n")
 

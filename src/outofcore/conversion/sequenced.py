@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
@@ -26,20 +26,25 @@ _SLICE = Unit(source=0, name="arrays", offset=0)
 
 @dataclass(frozen=True)
 class Shares:
-    """Splits and the shares of all but ``train``, which has the rest."""
+    """Splits and the shares, or the groups, of all but ``train``, which has the rest."""
 
     shares: Mapping[str, float]
     seed: int
+    named: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the splits, ``train`` first."""
-        return (TRAIN, *sorted(self.shares))
+        return (TRAIN, *sorted([*self.shares, *self.named]))
 
-    def choose(self, keys: npt.NDArray[np.uint8]) -> Ints:
-        """The index in :attr:`names` of each key's split."""
-        bounds = np.cumsum([self.shares[name] for name in self.names[1:]])
-        return (np.searchsorted(bounds, shares(keys, self.seed), "right") + 1) % len(self.names)
+    def choose(self, keys: npt.NDArray[np.uint8], groups: Values | None = None) -> Ints:
+        """The index in :attr:`names` of each split, by key; of a named group, that of its name."""
+        bounds = np.cumsum([self.shares.get(name, 0.0) for name in self.names[1:]])
+        split = (np.searchsorted(bounds, shares(keys, self.seed), "right") + 1) % len(self.names)
+        if groups is not None:
+            for name, named in self.named.items():
+                split[[group in named for group in groups.tolist()]] = self.names.index(name)
+        return split
 
 
 class Sequencer:
@@ -49,7 +54,9 @@ class Sequencer:
         self._writer = writer
         self._splits = splits
         self._block = block
-        self._assembler = Assembler(writer, lambda _, result: splits.choose(result.keys), splits.names)
+        self._assembler = Assembler(
+            writer, lambda _, result: splits.choose(result.keys, result.sequences.get("group")), splits.names
+        )
         self._held: list[Columns] = []  # rows of a sequence whose content is not known to its end
 
     def add(self, columns: Columns, starts: npt.NDArray[np.bool_] | None, groups: Values | None) -> None:

@@ -1,9 +1,11 @@
-"""Split of a sequence as a function of its content, of what it has in common with others, or of its date."""
+"""Split of a sequence as a function of its content, of what it has in common with others, of names, or of its date."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import date
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -16,30 +18,75 @@ from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 SPLITS = ("train", "val", "test")
 # Numbers that another set of files changes.
 _PLACES = {"length", "member", "offset", "source"}
-UNDATED = -1
-"""In place of a split, where sequences are split by date and one has none."""
+UNDATED, MIXED = -1, -2
+"""In place of a split: split by date and without one; a game of players who are in different splits."""
+PLAYERS = ("black", "white")
+_UNNAMED = ("", "?")
+_UNKNOWN = {"repeat": "-1"}
+"""Value of a column that stands for none; "" of others."""
 
 
 def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDArray[np.int8]:
-    """Split of each sequence of a unit: an index into :data:`SPLITS`, or :data:`UNDATED`; raises ParamsError."""
+    """Split of each sequence of a unit: an index into :data:`SPLITS`, :data:`UNDATED` or :data:`MIXED`.
+
+    Raises ParamsError if there is no such column, or val and test both name something.
+    """
+    by, columns = section.by, result.sequences
+    if by in ("content", "file"):
+        files = [name for _, name in unit.places]
+        split = _drawn_by(files, section)[result.places] if by == "file" else _of_content(result, section)
+        named = np.array([_named(file, section, fnmatchcase) for file in files], np.int8)[result.places]
+        return np.where(named > 0, named, split).astype(np.int8)
+    if by == "players" and columns.keys() >= set(PLAYERS):
+        return _by_players(np.stack([columns[side].astype(str) for side in PLAYERS]), section)
+    if by not in columns or by in _PLACES:
+        known = ", ".join(sorted(columns.keys() - _PLACES))
+        message = f"splits.by: expected content, file, or a column of the store ({known}), got {by}"
+        if by == "players":
+            message = "splits.by: players needs the columns black and white"
+            message += ": set source.tags to [White, Black]" if "white_elo" in columns else f", there are {known}"
+        raise ParamsError(message)
+    if by == "date":
+        return _by_date(columns[by].astype(np.int64), section)
+    found, place = np.unique(columns[by].astype(str), return_inverse=True)
+    split = _of_names(found.tolist(), section)[place]
+    unknown = found[place] == _UNKNOWN.get(by, "")
+    split[unknown] = _of_content(result, section)[unknown]  # what has no value in common belongs to no group
+    return split
+
+
+def _of_content(result: UnitResult, section: SplitSection) -> npt.NDArray[np.int8]:
     if result.split is not None:
         return np.array([SPLITS.index(name) for name in result.split], np.int8)
-    if section.by == "content":
-        return assign(result.keys, section)
-    if section.by == "file":
-        return assign(np.concatenate([_key(name) for _, name in unit.places])[result.places], section)
-    if section.by not in result.sequences or section.by in _PLACES:
-        columns = ", ".join(sorted(result.sequences.keys() - _PLACES))
-        message = f"splits.by: expected content, file, or a column of the store ({columns}), got {section.by}"
+    return assign(result.keys, section)
+
+
+def _of_names(names: list[str], section: SplitSection) -> npt.NDArray[np.int8]:
+    """Split of each value of a column: as named, else drawn by a hash of the value."""
+    named = np.array([_named(name, section, str.__eq__) for name in names], np.int8)
+    return np.where(named > 0, named, _drawn_by(names, section)).astype(np.int8)
+
+
+def _drawn_by(names: list[str], section: SplitSection) -> npt.NDArray[np.int8]:
+    return assign(np.concatenate([np.zeros((0, KEY_BYTES), np.uint8), *map(_key, names)]), section)
+
+
+def _named(name: str, section: SplitSection, same: Callable[[str, str], bool]) -> int:
+    """The split that names this; 0 if none does."""
+    found = [split for split, named in section.named.items() if any(same(name, each) for each in named)]
+    if len(found) > 1:
+        message = f"splits: expected val and test to name different things, both name {name!r}"
         raise ParamsError(message)
-    values = result.sequences[section.by]
-    if section.by == "date":
-        return _by_date(values.astype(np.int64), section)
-    found, place = np.unique(values.astype(str), return_inverse=True)
-    split = assign(np.concatenate([_key(value) for value in found.tolist()])[place], section)
-    unknown = found[place] == ""
-    split[unknown] = assign(result.keys[unknown], section)  # what has no value in common belongs to no group
-    return split
+    return SPLITS.index(found[0]) if found else 0
+
+
+def _by_players(players: npt.NDArray[Any], section: SplitSection) -> npt.NDArray[np.int8]:
+    """Splits of games by the names of their players (2, games); one without a name is of train."""
+    found, place = np.unique(players, return_inverse=True)
+    split = _of_names(found.tolist(), section)
+    split[np.isin(found, _UNNAMED)] = 0
+    first, second = split[place.reshape(players.shape)]
+    return np.where(first == second, first, MIXED).astype(np.int8)
 
 
 def _key(value: str) -> npt.NDArray[np.uint8]:
@@ -72,19 +119,19 @@ def assign(keys: npt.NDArray[np.uint8], section: SplitSection) -> npt.NDArray[An
     The first half of the key, mixed with the seed by the finalizer of SplitMix64 (Steele, Lea, Flood 2014), is a number
     in [0, 2**64) that is compared with the shares.
     """
-    share = shares(keys, section.seed)
+    share, (val, test) = shares(keys, section.seed), section.shares.values()
     split = np.zeros(len(keys), np.int8)
-    split[share < section.val + section.test] = SPLITS.index("test")
-    split[share < section.val] = SPLITS.index("val")
+    split[share < val + test] = SPLITS.index("test")
+    split[share < val] = SPLITS.index("val")
     return split
 
 
 def shares(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.float64]:
-    """A number in [0, 1] for each key, to compare with the shares of splits; parameters as for :func:`assign`."""
+    """A number in [0, 1) for each key, to compare with the shares of splits; parameters as for :func:`assign`."""
     value = np.ascontiguousarray(keys).view(">u8")[:, 0].astype(np.uint64)
     with np.errstate(over="ignore"):
         value ^= np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         value ^= value >> np.uint64(31)
-    return value.astype(np.float64) / 2.0**64
+    return np.minimum(value.astype(np.float64) / 2.0**64, np.nextafter(1.0, 0.0))

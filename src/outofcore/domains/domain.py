@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -49,7 +49,8 @@ class Section(BaseModel):
         """Convert lists to tuples, and ``1e-3``, which YAML 1.1 reads as text, to a number."""
         if not isinstance(values, dict):
             return values
-        numbers = {name for name, field in cls.model_fields.items() if field.annotation in (float, float | None)}
+        annotations = {name: field.annotation for name, field in cls.model_fields.items()}
+        numbers = {name for name, kind in annotations.items() if kind is float or float in get_args(kind)}
 
         def meant(name: str, value: Any) -> Any:
             if name in numbers and isinstance(value, str) and _WITHOUT_POINT.fullmatch(value):

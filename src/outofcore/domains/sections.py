@@ -55,6 +55,20 @@ Day = Annotated[date, Field(strict=False), BeforeValidator(_no_number)]
 """As YAML has it, or as text: 2020-01-31."""
 
 
+def _share_or_names(value: object) -> object:
+    names = (value,) if isinstance(value, str) else value
+    if isinstance(names, tuple) and names and all(type(each) in (str, int) for each in names):
+        return tuple(map(str, names))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        message = "expected a share from 0 to 1, or names in a list"
+        raise ValueError(message)
+    return value
+
+
+HeldOut = Annotated[float | tuple[str, ...], BeforeValidator(_share_or_names)]
+"""A share of the sequences, or the names of what is held out."""
+
+
 class Filters(Section):
     """Base of what decides which records are kept."""
 
@@ -65,17 +79,22 @@ class Filters(Section):
 
 
 class SplitSection(Section):
-    """Share of the sequences in each split, by a hash of their content or of what they have in common; or by date."""
+    """Share of the sequences in each split, by a hash of their content or of what they have in common; or as named."""
 
     by: str = Field(
         "content",
         pattern=r"^[a-z][a-z0-9_]*$",
-        description="content | file: all of a file in one split | date | a column of the sequences: all of one value",
+        description="content | file: all of a file in one split | players: both players of a game in it | date | "
+        "a column of the sequences: all of one value",
     )
     val_from: Day | None = Field(None, description="by date: first day of val; null: there is none")
     test_from: Day | None = Field(None, description="by date: first day of test; null: there is none")
-    val: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for validation")
-    test: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for the final test")
+    val: HeldOut = Field(
+        0.05,
+        description="held for validation: a share or, by name, files (patterns such as valid/*), players, or values of "
+        "the column",
+    )
+    test: HeldOut = Field(0.05, description="held for the final test, in the same way")
     seed: int = Field(0, ge=0, lt=2**63, description="another seed, another choice")
 
     @model_validator(mode="after")
@@ -87,7 +106,31 @@ class SplitSection(Section):
         if cuts != sorted(set(cuts)):
             message = f"expected val_from before test_from, got {self.val_from} and {self.test_from}"
             raise ValueError(message)
+        if cuts and self.named:
+            message = "by: date has val_from and test_from; val and test name nothing there"
+            raise ValueError(message)
+        if sum(self.shares.values()) > 1 + 1e-9:
+            message = f"expected shares with a sum of at most 1, got {self.val} and {self.test}"
+            raise ValueError(message)
         return self
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Shares of val and test; 0 for one that is named."""
+        held = {"val": self.val, "test": self.test}
+        return {name: 0.0 if isinstance(each, tuple) else each for name, each in held.items()}
+
+    @property
+    def expected(self) -> tuple[float, float, float]:
+        """Shares of train, val and test for a forecast, in which one that is named has a twentieth."""
+        val, test = (0.05 if name in self.named else share for name, share in self.shares.items())
+        return max(0.0, 1 - val - test), val, test
+
+    @property
+    def named(self) -> dict[str, tuple[str, ...]]:
+        """What val and test hold by name."""
+        held = {"val": self.val, "test": self.test}
+        return {name: each for name, each in held.items() if isinstance(each, tuple)}
 
 
 class StoreSection(Section):
@@ -195,7 +238,7 @@ class DomainSection(Section):
 
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> DomainSection:
-        if self.splits.by != "content" and self.filters.duplicates == "keep":
+        if (self.splits.by != "content" or self.splits.named) and self.filters.duplicates == "keep":
             message = (
                 f"splits.by: {self.splits.by} would leave equal records in several splits with filters.duplicates: "
                 "keep; drop duplicates, or split by content"

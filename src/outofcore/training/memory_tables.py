@@ -90,8 +90,7 @@ class Forecast:
     @property
     def _splits(self) -> list[dict[str, int]]:
         """Rows by part of the splits that training reads."""
-        splits = self.section.splits
-        shares = [share for share in (1 - splits.val - splits.test, splits.val) if share]
+        shares = [share for share in self.section.splits.expected[:2] if share]
         return [dict.fromkeys(self.schemas, round(self.rows * share / len(self.schemas))) for share in shares]
 
     def loaders_of(
@@ -168,8 +167,7 @@ def parts_table(found: Forecast, fit: Fit) -> DisplayTable:
         {"part": "in all", **found.total},
         {"part": "of it on an accelerator", **dict.fromkeys(ways, found.ranks * model.total)},
     ]
-    train, splits = found.section.train, found.section.splits
-    to_train = round(found.rows * (1 - splits.val - splits.test))
+    train, to_train = found.section.train, round(found.rows * found.section.splits.expected[0])
     title = (
         f"{_outlook(fit, found.ranks)}\n"
         f"{train.preset} model, {model.parameters:,} parameters, {model.samples:,} samples at a time"

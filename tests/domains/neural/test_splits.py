@@ -244,3 +244,25 @@ def test_frames_may_be_numbered_from_one(tmp_path, capsys):
     )
     with pytest.raises(ParamsError, match="first_frame is the first number in names"):
         outofcore.convert("neural", tmp_path, tmp_path / "b.zarr", source={"first_frame": 1})
+
+
+def test_sessions_are_held_out_by_the_pattern_of_their_file_and_trials_by_number(tmp_path):
+    pictures = np.random.default_rng(3).integers(0, 256, (PICTURES, 3, 4)).astype(np.uint8)
+    for name in ("a", "b", "mouse7"):
+        number = np.arange(PICTURES)
+        show(tmp_path / "raw" / f"{name}.h5", number, pictures=pictures, on_clock=False, trial=np.arange(PICTURES + 1))
+    names = {"stimulus": "scenes", "frame": "shown", "responses": "robs", "trial": "trial"}
+
+    def rows_of(**splits):
+        store = outofcore.convert(
+            "neural", tmp_path / "raw", tmp_path / "a.zarr", source={"names": names}, splits=splits, replace=True
+        )
+        assert store["found"] == store["accepted"] == 3 * PICTURES
+        store = outofcore.open_store(tmp_path / "a.zarr")
+        return {part: [len(store.sequences(split, part)) for split in SPLITS] for part in store.parts}
+
+    found = rows_of(val=0.2, test="mouse*")
+    assert found["mouse7"] == [0, 0, PICTURES]
+    assert found["a"] == found["b"] == [32, 8, 0]
+    assert sorted(rows_of(by="file", val="a.h5", test="mouse*").values()) == [[0, 0, 40], [0, 40, 0], [40, 0, 0]]
+    assert set(map(tuple, rows_of(by="trial", val=["3", "4"], test=[7]).values())) == {(37, 2, 1)}

@@ -205,7 +205,10 @@ class NeuralSection(DomainSection):
 
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> NeuralSection:
-        if self.splits.by != "content":
-            message = f"splits.by: recordings are split by trial and film (content), not by {self.splits.by}"
+        if self.splits.by not in ("content", "file", "trial", "repeat"):
+            message = (
+                "splits.by: recordings are split by trial and film (content), session (file), trial or film (repeat), "
+                f"not by {self.splits.by}"
+            )
             raise ValueError(message)
         return self

@@ -100,8 +100,7 @@ def size_of(section: NeuralSection, schemas: Mapping[str, Schema], dtype: Stimul
         name: replace(schema, rows=tuple(_typed(field, dtype) for field in schema.rows))
         for name, schema in schemas.items()
     }
-    shares = 1 - section.splits.val - section.splits.test, section.splits.val
-    splits = [{name: int(count * share) for name, count in bins.items()} for share in shares]
+    splits = [{name: int(count * share) for name, count in bins.items()} for share in section.splits.expected[:2]]
     source = section.source.model_copy(update={"stimulus_dtype": dtype})
     section = section.model_copy(update={"source": source})
     whole = outlook.loaders(section, typed, [bins])

@@ -112,7 +112,8 @@ def _ranked(keys: Keys, group: Ints, session: Ints, section: SplitSection) -> np
 
 
 def _shares(section: SplitSection) -> npt.NDArray[np.float64]:
-    return np.array([1 - section.val - section.test, section.val, section.test])
+    val, test = section.shares.values()
+    return np.array([max(0.0, round(1 - val - test, 9)), val, test])
 
 
 def _quotas(count: int, share: npt.NDArray[np.float64]) -> tuple[int, int]:

@@ -299,6 +299,8 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source.names)]
     known = {session.file: found for session, found in sessions if isinstance(found, SessionSurvey)}
     trials, notes = divide(known, section.splits)
+    if section.splits.by != "content":
+        notes = []
     counted_from_1 = [name for name, found in known.items() if found.starts_at and not section.source.first_frame]
     if counted_from_1:
         notes.append(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.executors import in_order
-from outofcore.conversion.splits import SPLITS, assign
+from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.units import UnitConverter
 from outofcore.domains.text.convert import Converter
 from outofcore.domains.text.params import TextSection
@@ -131,8 +131,8 @@ class RawText:
         """Windows per round; tokenizes everything once, or up to ``limit`` windows."""
         tensors = self.section.tensors
         total = windows = carried = 0
-        for result in self._results(range(len(self.files))):
-            lengths = result.sequences["length"][self._chosen(result)]
+        for unit, result in self._results(range(len(self.files))):
+            lengths = result.sequences["length"][self._chosen(unit, result)]
             total += int(lengths.sum())
             if tensors.across_documents:
                 windows = count_windows(total, self.length, tensors.step, self.spare)
@@ -148,8 +148,8 @@ class RawText:
     def _windows(self, epoch: int, number: int, phase: int) -> Iterator[Tokens]:
         tensors = self.section.tensors
         windower = Windower(self.length, tensors.step, phase, self.spare - phase)
-        for result in self._results(self._order(epoch, number)):
-            chosen, lengths = self._chosen(result), result.sequences["length"]
+        for unit, result in self._results(self._order(epoch, number)):
+            chosen, lengths = self._chosen(unit, result), result.sequences["length"]
             tokens = result.rows["tokens"][np.repeat(chosen, lengths)]
             if tensors.across_documents:
                 yield windower.add(tokens)
@@ -160,7 +160,7 @@ class RawText:
                 if stop != stops[-1] or not result.unfinished:
                     windower.end()
 
-    def _results(self, order: Iterable[int]) -> Iterator[UnitResult]:
+    def _results(self, order: Iterable[int]) -> Iterator[tuple[Unit, UnitResult]]:
         """The units of the files in this order, tokenized; raises AuditError."""
         converter = UnitConverter(
             Converter(self.section, AUDITED, self.tokenizer), partial(divided, section=self.section)
@@ -179,13 +179,13 @@ class RawText:
                 if result.differences:
                     message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
-                self.tally.add(file, number, unit, result, self._chosen(result))
+                self.tally.add(file, number, unit, result, self._chosen(unit, result))
                 if len(result.keys):
-                    yield result
+                    yield unit, result
 
-    def _chosen(self, result: UnitResult) -> npt.NDArray[np.bool_]:
+    def _chosen(self, unit: Unit, result: UnitResult) -> npt.NDArray[np.bool_]:
         """Which documents of a unit are of the split."""
-        chosen: npt.NDArray[np.bool_] = assign(result.keys, self.section.splits) == SPLITS.index(self.split)
+        chosen: npt.NDArray[np.bool_] = splits_of(unit, result, self.section.splits) == SPLITS.index(self.split)
         return chosen
 
     def _order(self, epoch: int, number: int) -> list[int]:
