@@ -8,7 +8,7 @@ import torch
 from scipy import special, stats
 
 from outofcore.domains.neural import model
-from outofcore.domains.neural.encoder import PRESETS, SessionShape
+from outofcore.domains.neural.encoder import PRESETS, STRIDE, SessionShape
 from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
@@ -106,6 +106,30 @@ def test_behaviour_in_any_unit_is_scaled_by_the_train_split():
         learnt = task.predict(made)[0]
     for neuron in range(2):
         assert np.corrcoef(learnt[:, neuron].numpy(), rate[:, neuron].numpy())[0, 1] > 0.95
+
+
+def test_what_neurons_did_before_predicts_what_they_do():
+    generator = np.random.default_rng(1)
+    task = NeuralTask((SESSIONS[1],), section(lags=1, history=2))
+    history = generator.poisson(0.3, (4000, 2, 4))
+    drive = 1.5 * history[:, 1, [1, 2, 3, 0]] - 1.0 * history[:, 1] - 1
+    made = {
+        "stim": torch.full((4000, 1, 5, 9), 127, dtype=torch.uint8),
+        "history": torch.from_numpy(history.astype(np.uint8)),
+        "robs": torch.from_numpy(generator.poisson(np.logaddexp(0, drive))),
+        "dfs": torch.ones(4000, 4, dtype=torch.uint8),
+    }
+    optimizer = torch.optim.AdamW(task.parameters(), lr=0.03)
+    for _ in range(150):
+        optimizer.zero_grad()
+        (task.loss(made)[0] / 16_000).backward()
+        optimizer.step()
+    (filters,) = task.encoder.histories
+    unit = STRIDE / np.sqrt(8) / np.array(SESSIONS[1].spread)
+    found = filters.filters.detach().numpy().reshape(4, 2, 4) * unit
+    true = np.zeros((4, 2, 4))
+    true[range(4), 1, range(4)], true[range(4), 1, [1, 2, 3, 0]] = -1, 1.5
+    assert np.abs(found - true).max() < 0.25
 
 
 def test_explainable_variance_of_more_repeated_bins_than_fit_is_that_of_an_even_choice(capsys, monkeypatch):

@@ -10,7 +10,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from scipy import special, stats
 
+import outofcore
 from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
@@ -197,3 +199,59 @@ def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
     assert rows["robs"][:, 0].tolist() == counts.tolist()
     np.testing.assert_allclose(rows["stim"][:, 0, 0], sound[samples // 2 :: samples], rtol=1e-6)
     assert result.counts["spikes_stored"] == 929
+
+
+def design(sound, spikes, offsets, lengths, history):
+    """Columns 1, 20 lags of the sound and of the spikes before, by bin; and the spikes of these bins."""
+    first = max(19, history)
+    bins = np.concatenate([np.arange(at + first, at + length) for at, length in zip(offsets, lengths, strict=True)])
+    lags = [sound[bins - lag] for lag in range(20)]
+    return np.column_stack([np.ones(len(bins)), *lags, *(spikes[bins - lag] for lag in range(1, history + 1))]), spikes[
+        bins
+    ]
+
+
+def fitted(columns, spikes):
+    """Weights of a Poisson GLM, rate = ln(1 + exp(columns @ weights)), by Fisher scoring (IRLS)."""
+    weights, likelihood = np.zeros(columns.shape[1]), -np.inf
+    while True:
+        drive = columns @ weights
+        rate, slope = np.logaddexp(0, drive), special.expit(drive)
+        reached = (spikes * np.log(rate) - rate).sum()
+        if reached < likelihood + 1e-6:
+            return weights
+        likelihood = reached
+        information = (columns * (slope**2 / rate)[:, None]).T @ columns
+        weights = weights + np.linalg.solve(information, columns.T @ (slope * (spikes / rate - 1)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("history", "close"), [(0, 0.005), (20, 0.02)])
+def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, history, close):
+    names = {"stimulus": "stimulus1.txt.gz[1]", "frame_times": "stimulus1.txt.gz[0]", "responses": None}
+    source = {"names": names | {"spike_times": "spike_times1.txt"}, "bin_width": 0.001, "time_unit": "us"}
+    source |= {"stimulus_dtype": "float32", "trial_bins": 500}
+    store = tmp_path / "grasshopper.zarr"
+    outofcore.convert("neural", neural / "grasshopper", store, source=source, splits={"val": 0.25, "test": 0.0})
+    figures = outofcore.train(
+        store,
+        tmp_path / "run",
+        tensors={"lags": 20, "history": history, "transforms": [{"name": "normalise", "mean": 0.16, "std": 0.125}]},
+        train={"learning_rate": 0.1, "schedule": "cosine", "epochs": 60, "weight_decay": 0.0, "batch_size": 1024},
+        device="cpu",
+    )
+    with gzip.open(neural / "grasshopper" / "stimulus1.txt.gz", "rt") as file:
+        sound = np.array([float(line.split()[1]) for line in file])[10::20]
+    lines = (neural / "grasshopper" / "spike_times1.txt").read_text().split("\n")
+    spikes = np.bincount([int(line) // 1000 for line in lines if line.strip().isdigit()], minlength=10_000).astype(
+        float
+    )
+    opened = outofcore.open_store(store)
+    parts = {}
+    for split in ("train", "val"):
+        trials = opened.sequences(split, opened.parts[0])
+        parts[split] = design(sound, spikes, trials["offset"].read(), trials["length"].read(), history)
+    columns, counts = parts["val"]
+    rate = np.logaddexp(0, columns @ fitted(*parts["train"]))
+    gain = stats.poisson.logpmf(counts, rate).sum() - stats.poisson.logpmf(counts, counts.mean()).sum()
+    assert figures["bits_per_spike"] == pytest.approx(gain / counts.sum() / np.log(2), abs=close)

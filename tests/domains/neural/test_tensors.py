@@ -41,6 +41,17 @@ def test_frames_stay_narrow_and_responses_are_of_the_last_bin(rows):
     assert "behavior" not in DOMAIN.reading(attributes(), NeuralSection(raw="x")).fields
 
 
+def test_history_is_the_responses_before_the_predicted_bin(rows):
+    for lags, history, window in ((2, 4, 5), (5, 3, 5), (1, 4, 5)):
+        section = TensorSection(lags=lags, history=history)
+        assert section.window == window
+        reading = DOMAIN.reading(attributes(), NeuralSection(raw="x", tensors=section))
+        batch = reading({name: rows[name] for name in reading.fields}, np.zeros(8, np.uint64))
+        assert np.array_equal(batch["history"].numpy(), rows["robs"][:, 4 - history : 4])
+        assert np.array_equal(batch["stim"].numpy(), rows["stim"][:, 5 - lags :])
+        assert np.array_equal(batch["robs"].numpy(), rows["robs"][:, 4])
+
+
 def test_a_window_of_one_bin_comes_without_an_axis_and_gets_one(rows):
     section = NeuralSection(raw="x", tensors=TensorSection(lags=1))
     reading = DOMAIN.reading(attributes(), section)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import TypeAdapter
 
-from outofcore.domains.neural.transforms import Transforms, apply, history, transformed_shape
+from outofcore.domains.neural.transforms import Transforms, apply, bins_before, transformed_shape
 from tests.domains.neural.naive import transform_plainly
 
 ADAPTER = TypeAdapter(Transforms)
@@ -43,7 +43,7 @@ def test_numpy_torch_and_plain_loops_agree(listed, data):
     by_torch = apply(torch.from_numpy(frames), transforms).numpy()
     assert by_numpy.dtype == by_torch.dtype
     np.testing.assert_array_equal(by_numpy, by_torch)
-    assert by_numpy.shape == (5 - history(transforms), *transformed_shape((8, 9), transforms))
+    assert by_numpy.shape == (5 - bins_before(transforms), *transformed_shape((8, 9), transforms))
     plain = np.stack(transform_plainly(list(frames), transforms))
     # Differences cancel digits, and division by a small deviation magnifies what is left.
     np.testing.assert_allclose(by_numpy, plain, rtol=1e-4, atol=2e-2)

@@ -17,7 +17,7 @@ from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
-from outofcore.domains.neural.transforms import apply, history
+from outofcore.domains.neural.transforms import apply, bins_before
 
 if TYPE_CHECKING:
     from outofcore.domains.neural.survey import SessionSurvey
@@ -129,7 +129,7 @@ class BinReader:
             if not finite.all():
                 _mark(reason, finite, "not_finite")
                 frames = np.where(finite.reshape(-1, *(1,) * len(shape)), frames, 0)
-        before = history(source.transforms)
+        before = bins_before(source.transforms)
         if before:
             frames = np.concatenate([np.repeat(frames[:1], before, axis=0), frames])
         stored, fits = encode(apply(frames, source.transforms), source.stimulus_dtype)

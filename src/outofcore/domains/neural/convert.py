@@ -20,7 +20,7 @@ from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.source import UnitBins
 from outofcore.domains.neural.streams import open_streams
 from outofcore.domains.neural.survey import SessionSurvey
-from outofcore.domains.neural.transforms import history
+from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import UNLABELLED
 from outofcore.errors import RawInputError
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
@@ -50,7 +50,7 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
             f"{aligned.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
         )
         raise RawInputError(message)
-    runs = find_runs(span, aligned, history(section.source.transforms))
+    runs = find_runs(span, aligned, bins_before(section.source.transforms))
     rejects = (*surveyed, *_rejects(span, runs))
     rows = _rows(span, aligned, runs)
     trial = span.trials[runs.trial[runs.good]]

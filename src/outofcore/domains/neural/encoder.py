@@ -79,15 +79,14 @@ class FactorizedReadout(nn.Module):
 
 
 class LinearReadout(nn.Module):
-    """A filter over all lags and pixels per neuron."""
+    """A filter per neuron, over all lags and pixels or over what neurons did before."""
 
-    def __init__(self, session: SessionShape, channels: int) -> None:
+    def __init__(self, neurons: int, inputs: int) -> None:
         super().__init__()
-        self.shape = (channels, session.frame[-2], session.frame[-1])
-        self.filters = nn.Parameter(torch.zeros(session.neurons, math.prod(self.shape)))
+        self.filters = nn.Parameter(torch.zeros(neurons, inputs))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, neurons)."""
+        """(batch, ...) to (batch, neurons)."""
         return functional.linear(features.flatten(1), self.filters) * (STRIDE / math.sqrt(self.filters.shape[1]))
 
 
@@ -95,17 +94,25 @@ class Encoder(nn.Module):
     """A shared core and one readout per session.
 
     With a core, all sessions need the same number of planes. ``preset`` is a key of :data:`PRESETS`. ``positive``
-    applies softplus, bounded below by :data:`outofcore.domains.neural.metrics.LEAST_RATE`.
+    applies softplus, bounded below by :data:`outofcore.domains.neural.metrics.LEAST_RATE`. ``history`` bins of all
+    neurons' responses add a linear term: coupling filters, in the diagonal those of a neuron's own history.
     """
 
-    def __init__(self, sessions: tuple[SessionShape, ...], lags: int, preset: str, *, positive: bool) -> None:
+    def __init__(
+        self, sessions: tuple[SessionShape, ...], lags: int, preset: str, *, positive: bool, history: int = 0
+    ) -> None:
         super().__init__()
         self.sessions, self.lags, self.positive = sessions, lags, positive
         layers = PRESETS[preset]
         self.core = Core(lags * sessions[0].planes, layers)
-        kind = FactorizedReadout if layers else LinearReadout
         self.readouts = nn.ModuleList(
-            kind(session, self.core.channels if layers else lags * session.planes) for session in sessions
+            FactorizedReadout(session, self.core.channels)
+            if layers
+            else LinearReadout(session.neurons, lags * math.prod(session.frame))
+            for session in sessions
+        )
+        self.histories = nn.ModuleList(
+            LinearReadout(session.neurons, history * session.neurons) for session in sessions if history
         )
         self.behaviors = nn.ModuleList(
             nn.Linear(session.behaviors, session.neurons, bias=False) if session.behaviors else nn.Identity()
@@ -124,9 +131,18 @@ class Encoder(nn.Module):
                 self.register_buffer(f"behavior_mean_{number}", torch.tensor(mean))
                 self.register_buffer(f"behavior_spread_{number}", torch.tensor(spread))
 
-    def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
-        """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast."""
+    def forward(
+        self, stim: Tensor, session: int, behavior: Tensor | None = None, history: Tensor | None = None
+    ) -> Tensor:
+        """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast.
+
+        ``behavior`` is (batch, behaviors), ``history`` (batch, history, neurons).
+        """
         drive = self.readouts[session](self.core(stim.flatten(1, -3))).float() + self.biases[session]
+        average, unit = self.get_buffer(f"mean_{session}"), self.get_buffer(f"spread_{session}")
+        if history is not None:
+            past = (history.float() - average) / unit.clamp(min=LEAST_RATE)
+            drive = drive + self.histories[session](past).float()
         if behavior is not None and self.sessions[session].behaviors:
             # In its own unit: a pupil of 850 pixels would be a drive of hundreds.
             mean, spread = self.get_buffer(f"behavior_mean_{session}"), self.get_buffer(f"behavior_spread_{session}")
@@ -134,8 +150,7 @@ class Encoder(nn.Module):
         if self.positive:
             return functional.softplus(drive) + LEAST_RATE
         # In the neuron's own unit: traces range from percent to thousands.
-        mean, spread = self.get_buffer(f"mean_{session}"), self.get_buffer(f"spread_{session}")
-        response: Tensor = mean + spread * drive
+        response: Tensor = average + unit * drive
         return response
 
     def filters(self) -> dict[str, Tensor]:

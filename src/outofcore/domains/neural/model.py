@@ -110,7 +110,7 @@ class NeuralTask(Task):
             message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
             raise ParamsError(message)
         self.poisson = train.loss == "poisson"
-        self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson)
+        self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=tensors.history)
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
         self._repeated = _evenly_chosen(repeated or (np.empty(0, np.int64),) * len(sessions), sessions)
         cells = [len(each) * session.neurons for each, session in zip(self._repeated, sessions, strict=True)]
@@ -124,7 +124,7 @@ class NeuralTask(Task):
         """Expected responses (batch, neurons) float32, and the session of the batch."""
         session = int(batch["part"][0]) if "part" in batch else 0
         stim = prepare(batch["stim"], self.section.tensors)
-        return self.encoder(stim, session, batch.get("behavior")), session
+        return self.encoder(stim, session, batch.get("behavior"), batch.get("history")), session
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sum over the unmasked responses, and their number."""

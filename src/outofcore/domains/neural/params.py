@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
-from outofcore.domains.neural.transforms import SIGNED, Transforms, history
+from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
 from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
 from outofcore.store.schema import CodecName
 
@@ -157,7 +157,13 @@ class FilterSection(Filters):
 class TensorSection(Section):
     """Definition of a sample and the conversion of its frames to numbers."""
 
-    lags: int = Field(32, ge=1, le=2**20, description="bins of a sample, the last one is the predicted one")
+    lags: int = Field(32, ge=1, le=2**20, description="frames of a sample, the last one is that of the predicted bin")
+    history: int = Field(
+        0,
+        ge=0,
+        le=2**20,
+        description="bins before the predicted one, of which the model sees the responses of all neurons",
+    )
     cast: Literal["centred", "unit", "none"] = Field(
         "centred", description="of uint8 pixels, on the device: centred (x - 127) / 255, unit x / 255, none x"
     )
@@ -166,9 +172,14 @@ class TensorSection(Section):
     )
 
     @property
+    def frames(self) -> int:
+        """Frames that a sample reads: the lags, and those that the transforms need before them."""
+        return self.lags + bins_before(self.transforms)
+
+    @property
     def window(self) -> int:
-        """Bins that a sample reads: the lags, and those that the transforms need before them."""
-        return self.lags + history(self.transforms)
+        """Bins that a sample reads."""
+        return max(self.frames, self.history + 1)
 
 
 class NeuralStoreSection(StoreSection):

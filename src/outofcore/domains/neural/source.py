@@ -24,7 +24,7 @@ from outofcore.domains.neural.schema import row_bytes, session_schema
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.streams import Streams, open_streams
 from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
-from outofcore.domains.neural.transforms import history
+from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import Trials
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject, Unit
@@ -83,7 +83,7 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
     bins = max(1, (STREAMED_UNIT_BYTES if streams.streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
-    cuts = cut_trials(survey, bins, history(section.source.transforms) + 1)
+    cuts = cut_trials(survey, bins, bins_before(section.source.transforms) + 1)
     reader = BinReader(streams, survey, section.source)
     starts = np.array([span.start - span.before for span in cuts], np.int64)
     stops = np.array([span.stop + span.after for span in cuts], np.int64)

@@ -34,8 +34,9 @@ class NeuralReading:
 
         Rows are ``stim`` (batch, window, ...) as stored, ``robs`` and ``dfs`` (batch, window, neurons), ``behavior``
         (batch, window, variables), ``condition`` (batch, window); without the second axis if a window is one bin. The
-        result has ``stim`` (batch, window, height, width), and of the last bin ``robs`` (batch, neurons), ``dfs``
-        (batch, neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,). ``draws`` is unused.
+        result has ``stim`` (batch, frames, height, width), and of the last bin ``robs`` (batch, neurons), ``dfs``
+        (batch, neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,). Where ``section.history`` is
+        not 0, ``history`` (batch, history, neurons) has the responses before that bin. ``draws`` is unused.
         """
         del draws
         return self._last({name: torch.from_numpy(rows[name]) for name in self.fields})
@@ -51,7 +52,10 @@ class NeuralReading:
         others = {name: rows[name] for name in self.fields if name != "stim"}
         if self.section.window == 1:
             return {"stim": stim.unsqueeze(1), **others}
-        return {"stim": stim, **{name: each[:, -1] for name, each in others.items()}}
+        last = {name: each[:, -1] for name, each in others.items()}
+        if self.section.history:
+            last["history"] = rows["robs"][:, -1 - self.section.history : -1]
+        return {"stim": stim[:, -self.section.frames :], **last}
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) -> NeuralReading:

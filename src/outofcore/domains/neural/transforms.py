@@ -62,7 +62,7 @@ SIGNED = ("normalise", "difference")
 """Transforms whose values are signed fractions, which no unsigned type can hold."""
 
 
-def history(transforms: Sequence[Transform]) -> int:
+def bins_before(transforms: Sequence[Transform]) -> int:
     """Number of preceding bins that the value of a bin depends on."""
     return sum(each.name == "difference" for each in transforms)
 
