@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import io
+
+import chess.pgn
 import pytest
 from pydantic import ValidationError
 
@@ -97,6 +100,21 @@ def test_short_games_and_early_plies():
     assert result.rows["ply"].tolist() == [2, 3, 4, 5, 2]
     assert moves_of(result) == ["g1f3", "b8c6", "f1b5", "a7a6", "c2c4"]
     assert result.counts["positions_skipped"] == 4
+
+
+def test_positions_of_a_mover_who_is_short_of_time_are_left_out():
+    clocks = ("0:01:00", "0:00:31", "0:00:30.0", "0:00:29.9", "", "0:00:05")
+    moves = ("e4", "e5", "Nf3", "Nc6", "Bb5", "a6")
+    words = [f"{move} {{[%clk {clock}]}}" if clock else move for move, clock in zip(moves, clocks, strict=True)]
+    text = f"\n{' '.join(words)} 1-0\n\n"
+    played = chess.pgn.read_game(io.StringIO(text)).mainline()
+    expected = [ply for ply, node in enumerate(played) if (node.clock() or 0) >= 30]
+    result = convert(text, filters={"min_clock": 30})
+    assert result.rows["ply"].tolist() == expected == [0, 1, 2]
+    assert result.counts == {"positions_skipped": 0, "positions_elo": 0, "positions_clock": 3}
+    assert convert(text, filters={"min_clock": 30, "skip_plies": 2}).counts["positions_clock"] == 3
+    assert one(text, min_clock=61) == ["no_positions"]
+    assert "positions_clock" not in convert(text).counts
 
 
 def test_rated_time_class_termination_bots_variants():

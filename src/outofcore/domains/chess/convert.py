@@ -181,7 +181,7 @@ class _Conversion:
         failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
         if filters.elo_of == "both":
             failing[:] = False
-        chosen, counts = choose_rows(plies, rows["state"][:, 0], ~failing, filters)
+        chosen, counts = choose_rows(plies, rows["state"][:, 0], rows["clock"], ~failing, filters)
         if chosen.all():
             return accepted, plies, keys, plies, counts
         for name in rows:

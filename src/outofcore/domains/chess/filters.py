@@ -155,12 +155,12 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
 
 
 def choose_rows(
-    plies: Ints, side_to_move: Bytes, players_pass: Bools, filters: FilterSection
+    plies: Ints, side_to_move: Bytes, clock: Ints, players_pass: Bools, filters: FilterSection
 ) -> tuple[Bools, dict[str, int]]:
     """Which of m positions of accepted games are stored, (m,) bool, and how many each filter dropped.
 
-    ``plies`` (n,) positions per game, consecutive; ``side_to_move`` (m,) 0 White, 1 Black; ``players_pass`` (n, 2)
-    whether White's and Black's positions are wanted.
+    ``plies`` (n,) positions per game, consecutive; ``side_to_move`` (m,) 0 White, 1 Black; ``clock`` (m,) centiseconds
+    left, negative if unknown; ``players_pass`` (n, 2) whether White's and Black's positions are wanted.
     """
     of_game = np.repeat(np.arange(len(plies)), plies)
     ply = np.arange(len(of_game)) - np.repeat(np.cumsum(plies) - plies, plies)
@@ -170,4 +170,8 @@ def choose_rows(
     wanted = players_pass[of_game, side_to_move]
     dropped["positions_elo"] = int(np.count_nonzero(chosen & ~wanted))
     chosen &= wanted
+    if filters.min_clock is not None:
+        in_time = clock >= 100 * filters.min_clock
+        dropped["positions_clock"] = int(np.count_nonzero(chosen & ~in_time))
+        chosen &= in_time
     return chosen, dropped

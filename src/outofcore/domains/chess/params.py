@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from outofcore.domains.chess.schema import SCHEMA, column_of
+from outofcore.domains.chess.schema import LARGEST_CLOCK, SCHEMA, column_of
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import DomainSection, Filters, RawOrNamed
 
@@ -76,6 +76,13 @@ class FilterSection(Filters):
     bots: Literal["drop", "keep"] = Field("keep", description="games of an account with the title BOT")
     variants: tuple[Variant, ...] = Field(("standard", "chess960"), description="kinds of chess that are read")
     skip_plies: int = Field(0, ge=0, description="positions at the start of each game that are not stored")
+    min_clock: int | None = Field(
+        None,
+        ge=0,
+        le=LARGEST_CLOCK // 100,
+        description="seconds that the mover has left at least after the move, else the position is not stored, nor one "
+        "without a clock; null: no bound",
+    )
     min_plies: int = Field(1, ge=1, description="half-moves of the shortest game that counts")
     unfinished: Literal["drop", "keep"] = Field(
         "drop", description="games without a result (*); keep: for the moves, their value is NaN"
