@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from outofcore.domains.chess.schema import LARGEST_CLOCK, SCHEMA, column_of
 from outofcore.domains.domain import Section
@@ -104,6 +104,12 @@ class FilterSection(Filters):
         "players, date and UTCTime are equal; same_moves: start and moves are, as of short draws and of one game under "
         "two spellings of a name; keep: none. Games with the same moves are always in the same split",
     )
+
+    @model_serializer(mode="wrap")
+    def _as_stored(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a bound of clocks that is not set: such stores keep the bytes that they had before it."""
+        settings: dict[str, Any] = serialize(self)
+        return {name: value for name, value in settings.items() if name != "min_clock" or value is not None}
 
     @model_validator(mode="after")
     def _ordered(self) -> FilterSection:
