@@ -27,7 +27,9 @@ import outofcore
 from outofcore.domains.text import source
 from outofcore.domains.text.documents import long, reading, records
 from outofcore.domains.text.documents.parquet import values
-from outofcore.domains.text.params import SUFFIXES
+from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.domains.text.schema import attributes, tokenizer_of
+from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens import cuts
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
@@ -541,6 +543,29 @@ def test_a_long_document_at_which_tokenizers_panics_is_one_reject(convert, tmp_p
     found = convert(tmp_path / "raw", **settings)
     assert [(name, reject.reason) for name, reject in found.rejects] == [("a.txt", "not_tokenized")]
     assert [column["source"] for column in found.columns] == [1]
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(("begin", "end"), [("<s>", "</s>"), ("<s>", None), ("</s>", "</s>"), (None, "</s>")])
+def test_documents_begin_and_end_with_their_tokens(begin: str | None, end: str | None, convert, tmp_path: Path):
+    path, source = tmp_path / "tokenizer.json", {"begin_of_document": begin, "end_of_document": end}
+    outofcore.train_tokenizer([{"text": PROSE}], path, vocab_size=300, source=source)
+    own = Tokenizer(path.read_text(), end, begin)
+    (tmp_path / "a.txt").write_bytes(PROSE.encode() * 3)  # in pieces
+    (tmp_path / "b.jsonl").write_text('{"text": "one"}\n{"text": "two <s>"}\n')
+    found = convert(tmp_path, match="[ab].*", tokenizer={"path": str(path)}, source=source)
+    vocabulary = json.loads(own.json)["model"]["vocab"]
+    around = [[] if each is None else [vocabulary[each]] for each in (begin, end)]
+    expected = [[*around[0], *own.encode(text), *around[1]] for text in (PROSE * 3, "one", "two <s>")]
+    assert found.documents == expected
+    assert found.counts["documents_in_pieces"] == 1
+    section = TextSection.model_validate({"raw": "raw", "source": source, "tensors": {"reset_at_documents": True}})
+    reading = make_reading(attributes(own), section)
+    assert [reading.end] == (around[1] or around[0])
+    assert ("begin_of_document" in attributes(own), "begin_of_document" in section.model_dump()["source"]) == (
+        (False, False) if begin is None else (True, True)
+    )
+    assert tokenizer_of(attributes(own)) == own
 
 
 @pytest.mark.usefixtures("tiny")

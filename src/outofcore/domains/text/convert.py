@@ -68,7 +68,7 @@ class Converter:
                 name = unit.places[documents.files[number]][1]
                 differences.append(f"{name}, document at {documents.offsets[number]}: {found}")
         stored = {**_document_counts(sizes, counted), "tokens": lengths}
-        tokens, lengths = self._ended(ids, lengths)
+        tokens, lengths = self._framed(ids, lengths)
         return UnitResult(
             found=len(texts) + len(documents.rejects),
             rows={"tokens": tokens},
@@ -94,9 +94,7 @@ class Converter:
         if not part.continues:
             stored |= _document_counts(sizes, counted)
             stored["documents_in_pieces"] = np.array([1])
-        tokens = ids.astype(self.tokenizer.dtype)
-        if not part.unfinished:
-            tokens, lengths = self._ended(ids, lengths)
+        tokens, lengths = self._framed(ids, lengths, begins=not part.continues, ends=not part.unfinished)
         return UnitResult(
             found=0 if part.continues else 1,
             rows={"tokens": tokens},
@@ -150,12 +148,16 @@ class Converter:
         documents.files = list(compress(documents.files, kept))
         return ids[np.repeat(kept, lengths)], lengths[kept]
 
-    def _ended(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:
-        """Ids in the store's dtype with the end token after each document, and the new lengths."""
-        end = self.tokenizer.end_id
-        if end is None:
-            return ids.astype(self.tokenizer.dtype), lengths
-        return np.insert(ids.astype(self.tokenizer.dtype), np.cumsum(lengths), end), lengths + 1
+    def _framed(
+        self, ids: Ids, lengths: Lengths, *, begins: bool = True, ends: bool = True
+    ) -> tuple[npt.NDArray[Any], Lengths]:
+        """Ids in the store's dtype with the tokens before and after each document, and the new lengths."""
+        tokens = ids.astype(self.tokenizer.dtype)
+        if ends and (end := self.tokenizer.end_id) is not None:
+            tokens, lengths = np.insert(tokens, np.cumsum(lengths), end), lengths + 1
+        if begins and (begin := self.tokenizer.begin_id) is not None:
+            tokens, lengths = np.insert(tokens, np.cumsum(lengths) - lengths, begin), lengths + 1
+        return tokens, lengths
 
     def _chosen(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Documents for the oracle, by the second half of the key; the first half decides the split."""

@@ -142,10 +142,11 @@ class TextTask(Task):
     @torch.no_grad()
     def write(self, beginning: str, tokens: int, *, temperature: float = 0.8, seed: int = 0) -> str:
         """Continue ``beginning`` by at most ``tokens`` tokens; at ``temperature`` 0 takes the most likely."""
-        end = self.tokenizer.end_id
+        begin, end = self.tokenizer.begin_id, self.tokenizer.end_id
         ids = self.tokenizer.encode(beginning)
-        # A document begins after the end token of another; without such a token, anywhere.
-        before = ids or [0 if end is None else end]
+        # A document begins with its own token, or after the end of another; without such a token, anywhere.
+        before = ([] if begin is None else [begin]) + ids or [0 if end is None else end]
+        end = begin if end is None else end
         generator = torch.Generator().manual_seed(seed)
         for _ in range(tokens):
             window = torch.tensor([before[-self.network.size.context :]], device=self.device)

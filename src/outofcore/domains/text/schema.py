@@ -32,7 +32,9 @@ def schemas(section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]
 
 def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
     """Store attributes that describe the tokenizer."""
-    return {"tokenizer": tokenizer.json, "end_of_document": tokenizer.end_of_document, "vocabulary": tokenizer.size}
+    begin = {"begin_of_document": tokenizer.begin_of_document} if tokenizer.begin_of_document else {}
+    end = {"end_of_document": tokenizer.end_of_document}
+    return {"tokenizer": tokenizer.json, **end, **begin, "vocabulary": tokenizer.size}
 
 
 def ids_of(store_attributes: Mapping[str, Any]) -> tuple[np.dtype[Any], int | None]:
@@ -40,8 +42,9 @@ def ids_of(store_attributes: Mapping[str, Any]) -> tuple[np.dtype[Any], int | No
     if "tokenizer" not in store_attributes:
         return np.dtype(store_attributes["dtype"]), store_attributes["end_id"]
     tokenizer = tokenizer_of(store_attributes)
-    return np.dtype(tokenizer.dtype), tokenizer.end_id
+    return np.dtype(tokenizer.dtype), tokenizer.begin_id if tokenizer.end_id is None else tokenizer.end_id
 
 
 def tokenizer_of(store_attributes: Any) -> Tokenizer:
-    return Tokenizer(store_attributes["tokenizer"], store_attributes["end_of_document"])
+    begin = store_attributes.get("begin_of_document")
+    return Tokenizer(store_attributes["tokenizer"], store_attributes["end_of_document"], begin)

@@ -83,11 +83,10 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
 
 
 def _bpe(chunks: Iterator[str], section: TextSection) -> tokenizers.Tokenizer:
-    end = section.source.end_of_document
     tokenizer = _byte_level(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=section.tokenizer.vocab_size,
-        special_tokens=[end] if end else [],
+        special_tokens=section.source.tokens,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -100,7 +99,7 @@ def _characters(chunks: Iterator[str], section: TextSection) -> tokenizers.Token
     alphabet = {character: number for number, character in enumerate(sorted(set(chain.from_iterable(chunks))))}
     tokenizer = tokenizers.Tokenizer(models.BPE(alphabet, [], unk_token=_UNKNOWN))
     tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_special_tokens(list(filter(None, [section.source.end_of_document])))
+    tokenizer.add_special_tokens(section.source.tokens)
     return tokenizer
 
 
@@ -194,9 +193,8 @@ def _gpt2(section: TextSection) -> str:
     except Exception as error:
         message = f"text.tokenizer.given: expected GPT-2's {found[0].name} and {found[1].name} in {folder}, {error}"
         raise ParamsError(message) from error
-    end = section.source.end_of_document
-    if end and tokenizer.token_to_id(end) is not None:
-        tokenizer.add_special_tokens([end])
+    known = [token for token in section.source.tokens if tokenizer.token_to_id(token) is not None]
+    tokenizer.add_special_tokens(known)
     text: str = tokenizer.to_str()
     return text
 

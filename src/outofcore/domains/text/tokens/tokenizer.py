@@ -31,6 +31,7 @@ class Tokenizer:
 
     json: str  # content of its ``tokenizer.json``
     end_of_document: str | None  # token, or None
+    begin_of_document: str | None = None  # likewise
 
     @cached_property
     def plain(self) -> str:
@@ -50,15 +51,23 @@ class Tokenizer:
     @property
     def end_id(self) -> int | None:
         """Id of the token that ends a document; raises ParamsError if the tokenizer lacks it."""
-        if self.end_of_document is None:
+        return self._id("end", self.end_of_document)
+
+    @property
+    def begin_id(self) -> int | None:
+        """Id of the token that begins a document, likewise."""
+        return self._id("begin", self.begin_of_document)
+
+    def _id(self, place: str, token: str | None) -> int | None:
+        if token is None:
             return None
-        if self.end_of_document not in self._vocabulary:
+        if token not in self._vocabulary:
             message = (
-                f"text.source.end_of_document: the tokenizer has no token {self.end_of_document!r}; name one of its "
-                "own, or null for documents without an end"
+                f"text.source.{place}_of_document: the tokenizer has no token {token!r}; name one of its own, or null "
+                "for none"
             )
             raise ParamsError(message)
-        return self._vocabulary[self.end_of_document]
+        return self._vocabulary[token]
 
     @cached_property
     def cuttable(self) -> bool:
@@ -116,7 +125,8 @@ class Tokenizer:
         return vocabulary
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"json": self.json, "end_of_document": self.end_of_document}
+        names = ("json", "end_of_document", "begin_of_document")
+        return {name: getattr(self, name) for name in names}
 
 
 def _dumped(content: Mapping[str, Any]) -> str:
@@ -187,16 +197,16 @@ def load_tokenizer(section: TextSection) -> Tokenizer:
     except UnicodeDecodeError as error:
         message = f"{path}: expected a tokenizer.json, {error}"
         raise ParamsError(message) from error
-    return _checked(text, section.source.end_of_document, str(path))
+    return _checked(text, section.source.end_of_document, section.source.begin_of_document, str(path))
 
 
 @lru_cache(maxsize=4)
-def _checked(text: str, end_of_document: str | None, path: str) -> Tokenizer:
+def _checked(text: str, end_of_document: str | None, begin_of_document: str | None, path: str) -> Tokenizer:
     try:
         tokenizers.Tokenizer.from_str(text)
     except Exception as error:
         message = f"{path}: expected a tokenizer.json, {error}"
         raise ParamsError(message) from error
-    tokenizer = Tokenizer(text, end_of_document)
-    _ = tokenizer.end_id
+    tokenizer = Tokenizer(text, end_of_document, begin_of_document)
+    _ = tokenizer.end_id, tokenizer.begin_id
     return tokenizer
