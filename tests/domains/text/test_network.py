@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -115,6 +116,35 @@ def test_documents_told_apart_are_read_as_if_alone(network: Network):
     together = network(torch.cat([first, second], 1), positions, segments)
     alone = torch.cat([network(first), network(second)], 1)
     assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_scores_are_those_of_gpt2_written_plainly(network: Network):
+    weights = {name: weight + 0.3 * torch.randn_like(weight) for name, weight in network.state_dict().items()}
+    network.load_state_dict(weights)
+
+    def linear(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        scaled = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    inputs = torch.randint(0, 50, (3, 12))
+    x = weights["tokens.weight"][inputs] + weights["places.weight"][:12]
+    for block in ("blocks.0", "blocks.1"):
+        queries, keys, values = linear(norm(x, f"{block}.norm_attention"), f"{block}.queries_keys_values").split(16, 2)
+        heads = []
+        for head in (slice(0, 8), slice(8, 16)):
+            scores = queries[..., head] @ keys[..., head].mT / 8**0.5
+            later = torch.ones(12, 12).triu(1).bool()
+            heads.append(scores.masked_fill(later, -torch.inf).softmax(-1) @ values[..., head])
+        x = x + linear(torch.cat(heads, -1), f"{block}.projection")
+        wide = linear(norm(x, f"{block}.norm_mlp"), f"{block}.widen")
+        wide = wide * (1 + ((2 / math.pi) ** 0.5 * (wide + 0.044715 * wide**3)).tanh()) / 2  # GPT-2's GELU
+        x = x + linear(wide, f"{block}.narrow")
+    plain = norm(x, "norm") @ weights["tokens.weight"].T
+    torch.testing.assert_close(network.logits(network(inputs)), plain, rtol=1e-4, atol=1e-4)
 
 
 def test_a_network_begins_with_no_opinion(network: Network):
