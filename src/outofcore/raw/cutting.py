@@ -75,7 +75,7 @@ def cut(
         With ``stretches`` and ``rejects``; each member, and a file without any, has at least one stretch, which may be
         empty.
     """
-    return cut_by(partial(_of_member, last_start=last_start, size=size, longest=longest), files, suffixes, size)
+    return cut_by(partial(units_of_member, last_start=last_start, size=size, longest=longest), files, suffixes, size)
 
 
 def cut_by(
@@ -148,7 +148,8 @@ def _grouped(units: Iterable[Unit], size: int, joins: Callable[[Unit], bool]) ->
         yield waiting
 
 
-def _of_member(member: MemberText, *, last_start: LastStart, size: int, longest: int) -> Iterator[Unit]:
+def units_of_member(member: MemberText, last_start: LastStart, *, size: int, longest: int) -> Iterator[Unit]:
+    """Units of one member, as :func:`cut` gives them, before they are joined."""
     text, offset, begun, ended = b"", member.offset, False, False
     while not ended:
         block, damage = read_block(member.stream, size)

@@ -13,7 +13,7 @@ class Chess(Domain):
     row = "position"
     sequence = "game"
     bytes_version = 4
-    suffixes = (".pgn",)
+    suffixes = (".pgn", "_puzzle.csv", "_eval.jsonl")
     section = ChessSection
     packages = ("chess", "pyarrow", "rust_pgn_reader_python_binding")
 

@@ -17,6 +17,7 @@ from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
+from outofcore.domains.chess.pgn.records import as_pgn, holds_records
 from outofcore.domains.chess.schema import (
     CHESS960,
     LARGEST_CLOCK,
@@ -45,12 +46,18 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         source = self.section.source
-        data = np.frombuffer(unit.payload, np.uint8)
         tags = (*source.tags, *self.section.filters.tags)
-        bounds = np.array([0, *(each.stop for each in unit.stretches)])
-        games = read_games(data, bounds, more_tags=tags, engine_comments=source.engine_comments)
-        file, offset = unit.origins(games.starts)
-        return _Conversion(unit, file, offset, self.section, self.rate, games, read_facts(games)).run()
+        text, bounds = unit.payload, np.array([0, *(each.stop for each in unit.stretches)])
+        section, records = self.section, holds_records(unit.name)
+        if records:  # of one file, whose evaluations are written as those of an engine
+            text, starts, places = as_pgn(text)
+            bounds = np.array([0, len(text)])
+            section = section.model_copy(update={"source": source.model_copy(update={"engine_comments": True})})
+        games = read_games(
+            np.frombuffer(text, np.uint8), bounds, more_tags=tags, engine_comments=section.source.engine_comments
+        )
+        origins = places[np.searchsorted(starts, games.starts, "right") - 1] if records else games.starts
+        return _Conversion(unit, *unit.origins(origins), section, self.rate, games, read_facts(games)).run()
 
 
 make_converter = Converter

@@ -9,11 +9,12 @@ import numpy as np
 
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
-from outofcore.raw.cutting import cut, halves
+from outofcore.domains.chess.pgn.records import ENDINGS, holds_records, last_record
+from outofcore.raw.cutting import UNIT_BYTES, MemberText, cut_by, halves, units_of_member
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit
 
-SUFFIXES = (".pgn",)
+SUFFIXES = (".pgn", *ENDINGS)
 LONGEST_GAME = 1 << 22
 """Bytes of the longest game; it bounds what is held in memory."""
 
@@ -27,12 +28,19 @@ _ENDS_GAME = re.compile(rb"(?!%)(?:[^;\[]|\[%)*?(?<![^ \t}])(?:1-0|0-1|1/2-1/2|\
 def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
     """Cut the files, in order, into units; small files share one. A game beyond :data:`LONGEST_GAME` is rejected."""
     del section
-    return cut(files, SUFFIXES, last_start, longest=LONGEST_GAME)
+
+    def cutter(member: MemberText) -> Iterator[Unit]:
+        start = last_record if holds_records(member.name) else last_start
+        return units_of_member(member, start, size=UNIT_BYTES, longest=LONGEST_GAME)
+
+    return cut_by(cutter, files, SUFFIXES, joins=lambda unit: not holds_records(unit.name))
 
 
 def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:
     """The games of a unit in two units, none if it has one."""
     del section
+    if holds_records(unit.name):
+        return halves(unit, last_record)
     # The text of a unit is whole, so that its last start is certain however short the game is.
     return halves(unit, lambda text: last_start(text + b"\n" * LOOKAHEAD if text == unit.payload else text))
 

@@ -1,0 +1,158 @@
+"""Lichess's puzzles and evaluations in a store, against python-chess reading the same lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import chess
+import numpy as np
+import pytest
+import zstandard
+
+import outofcore
+from outofcore.domains.chess.convert import Converter
+from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.pgn.records import COLUMNS
+from outofcore.domains.chess.source import SUFFIXES, units
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import AuditRate
+from tests.domains.chess.positions import random_positions
+
+FIRST = "r2qr1k1/b1p2ppp/pp4n1/P1P1p3/4P1n1/B2P2Pb/3NBP1P/RN1QR1K1 b - - 1 16"
+SPLITS = {"val": 0.0, "test": 0.0}
+
+
+def puzzles(count: int) -> list[list[str]]:
+    """Rows of a file of puzzles: one of Lichess, and others of one move from each of several positions."""
+    made = [["0009B", FIRST, "b6c5 e2g4 h3g4 d1g4", "1112", "74", "87", "569", "advantage short", "u", "Kings_Pawn"]]
+    for number, (board, move) in enumerate(random_positions(count, seed=8)):
+        made.append([f"{number:05}", board.fen(), board.uci(move), str(600 + number), "80", "90", "5", "mate", "u", ""])
+    return made
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(zstandard.ZstdCompressor().compress(content))
+
+
+def fens(rows: dict[str, np.ndarray], count: int) -> list[str]:
+    """Placement and side to move, from half a byte per square."""
+    found = []
+    for squares, state in zip(rows["squares"][:count], rows["state"][:count], strict=True):
+        board = chess.Board(None)
+        for square in range(64):
+            code = squares[square // 16, square % 8] >> 4 * (square // 8 % 2) & 15
+            if code:
+                board.set_piece_at(square, chess.Piece.from_symbol(".PNBRQK..pnbrqk"[code]))
+        found.append(f"{board.board_fen()} {'wb'[state[0]]}")
+    return found
+
+
+def moves(rows: dict[str, np.ndarray]) -> list[str]:
+    return [
+        chess.Move(code & 63, code >> 6 & 63, [None, 2, 3, 4, 5][code >> 12]).uci() for code in rows["move"].tolist()
+    ]
+
+
+def test_a_puzzle_is_a_game_whose_solver_has_its_rating(tmp_path: Path) -> None:
+    rows = puzzles(40)
+    bad = [["bad", "8/8/8/8/8/8/8/8 w - - 0 1", "e2e4"], ["odd", FIRST, "b6c5 and more"], ["illegal", FIRST, "b6c7"]]
+    with (tmp_path / "my_puzzle.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows, *bad, []])
+    write(tmp_path / "lichess_db_puzzle.csv.zst", (tmp_path / "my_puzzle.csv").read_bytes())
+    filters = {"unfinished": "keep"}
+    report = outofcore.convert(
+        "chess",
+        tmp_path / "lichess_db_puzzle.csv.zst",
+        tmp_path / "a.zarr",
+        filters=filters,
+        splits=SPLITS,
+        source={"tags": ["PuzzleId", "Themes", "Popularity"]},
+        audit={"records": 1000},
+    )
+    assert (report["found"], report["accepted"], report["audit_differences"]) == (44, 41, 0)
+    rejects = list(csv.DictReader((tmp_path / "a.zarr.rejects.csv").read_text().splitlines()))
+    lines = (tmp_path / "my_puzzle.csv").read_bytes().splitlines(keepends=True)
+    offsets = np.cumsum([0, *map(len, lines)]).tolist()
+    assert [(each["reason"], int(each["offset"])) for each in rejects] == [
+        ("invalid_position", offsets[42]),
+        ("no_moves", offsets[43]),
+        ("illegal_move", offsets[44]),
+    ]
+    store = outofcore.open_store(tmp_path / "a.zarr")
+    games, stored = store.sequences("train"), store.rows("train").read()
+    expected_fens, expected_moves, expected_elo = [], [], []
+    for row in rows:
+        board = chess.Board(row[1])
+        expected_elo.append([0, int(row[3])] if board.turn else [int(row[3]), 0])
+        for uci in row[2].split():
+            expected_fens.append(" ".join(board.fen().split()[:2]))
+            expected_moves.append(uci)
+            board.push_uci(uci)
+    assert moves(stored) == expected_moves
+    assert fens(stored, len(expected_fens)) == expected_fens
+    assert np.stack([games["white_elo"].read(), games["black_elo"].read()], axis=1).tolist() == expected_elo
+    for name, column in (("puzzle_id", 0), ("themes", 7), ("popularity", 5)):
+        assert games[name].read().tolist() == [row[column] for row in rows]
+    # Only the moves of the solution: whoever solves it has a rating.
+    solved = outofcore.convert(
+        "chess",
+        tmp_path / "my_puzzle.csv",
+        tmp_path / "b.zarr",
+        filters={**filters, "min_elo": 1, "elo_of": "mover"},
+        splits=SPLITS,
+    )
+    assert solved["rows"]["train"] == 2
+    assert moves(outofcore.open_store(tmp_path / "b.zarr").rows("train").read()) == ["e2g4", "d1g4"]
+
+
+def test_an_evaluation_is_a_position_with_its_best_move(tmp_path: Path) -> None:
+    lines, expected = [], []
+    castles = chess.Board("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1"), chess.Move.from_uci("e8c8")
+    for number, (board, move) in enumerate([*random_positions(59, seed=9), castles]):
+        score = {"mate": number % 7 - 3 or 4} if number % 3 == 0 else {"cp": 10 * number - 300}
+        value = np.sign(score["mate"]) * 32767 if "mate" in score else score["cp"]
+        line = f"{board.uci(move, chess960=True)} a1a2"  # castling is the king's move to its rook
+        best = {"pvs": [{**score, "line": line}, {"cp": 1, "line": "x"}], "knodes": 9, "depth": 30}
+        other = {"pvs": [{"cp": -999, "line": "h1h2"}], "knodes": 99, "depth": 12}
+        evals = [other, best] if number % 2 else [best, other]
+        lines.append(json.dumps({"fen": " ".join(board.fen().split()[:4]), "evals": evals}))
+        expected.append((" ".join(board.fen().split()[:2]), board.uci(move), value, score.get("mate", 0)))
+    bad = ["{", '{"fen": "x", "evals": []}', '{"fen": 5, "evals": [{"depth": 3, "pvs": [{"cp": 5, "line": "e2e4"}]}]}']
+    write(tmp_path / "lichess_db_eval.jsonl.zst", "\n".join([*lines, *bad, ""]).encode())
+    made = outofcore.convert(
+        "chess",
+        tmp_path / "lichess_db_eval.jsonl.zst",
+        tmp_path / "a.zarr",
+        filters={"unfinished": "keep"},
+        splits=SPLITS,
+        source={"tags": ["Depth"]},
+        audit={"records": 1000},
+    )
+    assert (made["found"], made["accepted"], made["audit_differences"]) == (63, len(set(expected)), 0)
+    store = outofcore.open_store(tmp_path / "a.zarr")
+    rows = store.rows("train").read()
+    columns = (fens(rows, 60), moves(rows), rows["position_evaluation"].tolist(), rows["mate"].tolist())
+    assert list(zip(*columns, strict=True)) == expected
+    assert set(store.sequences("train")["depth"].read()) == {"30"}
+    value = next(iter(outofcore.loader(store, tensors=outofcore.reading(store, value="evaluation"))))["value"]
+    assert not value.isnan().any()
+
+
+@pytest.mark.parametrize("size", [700, 5000])
+def test_units_of_any_size_hold_the_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    text = "".join(",".join(row) + "\n" for row in [list(COLUMNS), *puzzles(30)])
+    (tmp_path / "a_puzzle.csv").write_text(text)
+    (tmp_path / "a.rejects.csv").write_text("no,puzzle\n")
+    (tmp_path / "b.pgn").write_text('[Event "x"]\n[Result "1-0"]\n\n1. e4 e5 1-0\n')
+    monkeypatch.setattr("outofcore.domains.chess.source.UNIT_BYTES", size)
+    section = ChessSection(raw=str(tmp_path), filters={"unfinished": "keep"})
+    convert = Converter(section, AuditRate(1, 1))
+    files = find_files(tmp_path, "**/*", SUFFIXES, section="chess")
+    results = [convert(unit) for unit in units(files, section)]
+    assert len(results) >= 2
+    assert all(audit() is None for each in results for audit in each.audits)
+    assert sum(each.found for each in results) == 32
+    offsets = [offset for each in results for offset in each.sequences["offset"].tolist()]
+    assert offsets == [*np.cumsum([len(line) for line in text.splitlines(keepends=True)])[:-1].tolist(), 0]
