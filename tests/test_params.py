@@ -55,7 +55,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("chess.store.codec", "gzip", r"chess\.store\.codec: .*'none', 'lz4' or 'zstd', got 'gzip'"),
         ("chess.store.codec", False, r"chess\.store\.codec: .*got False \(YAML reads on, off, yes and no"),
         ("chess.store.chunk_rows", 100, r"chess\.store: .*multiple of chunk_rows"),
-        ("chess.splits.val", 0.9, r"chess\.splits\.val: .*0\.5.*got 0\.9"),
+        ("chess.splits.val", 1.1, r"chess\.splits\.val: .*share from 0 to 1.*got 1\.1"),
         ("chess.train.learning_rate", float("inf"), r"chess\.train\.learning_rate: .*finite"),
         ("chess.train.learning_rate", float("nan"), r"chess\.train\.learning_rate: .*finite"),
         ("chess.train.learning_rate", 1e9, r"chess\.train\.learning_rate: .*less than or equal"),
@@ -68,7 +68,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("chess.train.epochs", 2**70, r"chess\.train\.epochs: "),
         ("chess.train.val_examples", 0, r"chess\.train\.val_examples: .*greater than or equal to 1"),
         ("chess.tensors.mirror", 1, r"chess\.tensors\.mirror: .*boolean"),
-        ("chess.splits.val", True, r"chess\.splits\.val: .*number"),
+        ("chess.splits.val", True, r"chess\.splits\.val: .*share from 0 to 1.*got True"),
         ("chees", {}, r"unknown key 'chees'; did you mean 'chess'\?"),
     ],
 )

@@ -149,8 +149,9 @@ class Model:
         -------
         dict
             Tensors under the keys of the batch that they predict. Chess: ``target`` (batch, classes) probabilities,
-            ``value`` (batch,); Go: ``move`` (batch, points + 1) probabilities; text: ``targets`` (batch, seq_len,
-            vocabulary) probabilities; neural: ``robs`` (batch, neurons) expected responses.
+            ``value`` (batch,); Go: ``move`` (batch, points + 1) probabilities, and ``value`` and ``score`` (batch,) if
+            the model learnt them; text: ``targets`` (batch, seq_len, vocabulary) probabilities; neural: ``robs``
+            (batch, neurons) expected responses.
 
         Raises
         ------

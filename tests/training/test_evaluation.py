@@ -53,6 +53,14 @@ def test_counts_and_what_needs_every_group_have_none() -> None:
     assert interval(1.0, [1.0, 0.5]) is not None
 
 
+def test_intervals_of_shares_end_at_0_and_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = found(sequences=2)  # of two groups: 12.7 standard errors
+    monkeypatch.setattr(WeightedRegression, "shares", ("err",))
+    cut = found(sequences=2)
+    assert plain["low"]["error"] < 0 == cut["low"]["error"]
+    assert cut["high"]["error"] == min(plain["high"]["error"], 1)
+
+
 def test_batches_change_nothing() -> None:
     whole = found(SAMPLES)
     assert whole["low"]["error"] < whole["error"] < whole["high"]["error"]

@@ -39,12 +39,15 @@ class Task(nn.Module, ABC):
         Columns of the sequences that validation batches also have, for :meth:`evaluate` to count by.
     headline
         Figures, five at most, by which experiments are compared; all if empty.
+    shares
+        How the names of figures begin that are shares, from 0 to 1; their intervals end there.
     tally
         Counts of the stream that is evaluated, where the domain streams.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
     headline: ClassVar[tuple[str, ...]] = ()
+    shares: ClassVar[tuple[str, ...]] = ()
     tally: Any = None
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, boards, tables
+from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, on_boards, tables
 
 FRAME, SIZES = 9, (7, 9)
 
@@ -50,7 +50,7 @@ def test_all_eight_are_there_and_no_board_that_does_not_occur() -> None:
 
 
 def test_boards_show_what_is_on_them() -> None:
-    shown = boards(FRAME, SIZES)
+    shown = on_boards(FRAME, SIZES)
     assert (shown.dtype, shown.shape) == (np.uint8, (26, 9, 9))
     for size in range(26):
         expected = np.zeros((9, 9), np.uint8)

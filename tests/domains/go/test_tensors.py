@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sgfmill import boards
+from sgfmill import boards, sgf, sgf_moves
 
+import outofcore
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.symmetry import OFF_BOARD, tables
@@ -177,3 +179,55 @@ def test_through_the_loader(store: Store, store_section: GoSection, features: An
     told = list(batches)
     for name, tensor in expected.items():
         assert np.array_equal(np.concatenate([batch[name].numpy() for batch in told]), tensor.numpy())
+
+
+RECORDS = (
+    "(;GM[1]SZ[9]KM[6.5]RU[Chinese]BR[3d]WR[2p]RE[B+3.5];B[cc];W[gg];B[];W[cg];B[gc];W[];B[ee];W[dd])",
+    "(;GM[1]SZ[9]KM[0]HA[2]AB[cc][gg]RU[Japanese]BR[5k]RE[W+R];W[cg];B[gc];W[ee];B[ed])",
+    "(;GM[1]SZ[7]KM[7]RE[Draw];B[cc];W[ee];B[ec])",
+    "(;GM[1]SZ[9]RE[?];B[aa];W[bb])",
+)
+
+
+def test_katago8_and_the_outcome_are_those_that_sgfmill_reads(tmp_path: Path) -> None:
+    (tmp_path / "games.sgf").write_text("\n".join(RECORDS))
+    settings = {"filters": {"sizes": [7, 9]}, "splits": {"val": 0, "test": 0}}
+    outofcore.convert("go", tmp_path / "games.sgf", tmp_path / "go.zarr", **settings)
+    tensors = outofcore.reading(tmp_path / "go.zarr", features="katago8", value=True)
+    (batch,) = outofcore.loader(tmp_path / "go.zarr", "train", 64, shuffle=False, tensors=tensors)
+    named = {"Chinese": 1, "Japanese": -1}
+    ranks = {"3d": 0.3, "2p": 1.1, "5k": -0.4}
+    at = 0
+    for record in RECORDS:
+        game = sgf.Sgf_game.from_string(record)
+        root, size = game.get_root(), game.get_size()
+        board, played = sgf_moves.get_setup_and_moves(game)
+        stones = [rank for rank in ("BR", "WR") if root.has_property(rank)]
+        for number, (colour, point) in enumerate(played):
+            own = slice(number - 5 if number > 5 else 0, number)
+            before = [move for _, move in played[own]][::-1]
+            planes = np.zeros((8, 9, 9), np.uint8)
+            for other, row, column in [(c, p[0], p[1]) for c, p in board.list_occupied_points()]:
+                planes[int(other != colour), size - 1 - row, column] = 1
+            for back, move in enumerate(before):
+                if move is not None:
+                    planes[3 + back, size - 1 - move[0], move[1]] = 1
+            assert (batch["planes"][at].numpy() == planes).all()
+            sign = 1 if colour == "b" else -1
+            komi = root.get("KM") if root.has_property("KM") else None
+            rank = {side: ranks[root.get(side).strip()] if side in stones else None for side in ("BR", "WR")}
+            sides = [rank["BR"], rank["WR"]][::sign]
+            expected = [float(back < len(before) and before[back] is None) for back in range(5)]
+            expected += [0, 1] if komi is None else [-sign * komi / 20, 0]
+            expected += [(2 if root.has_property("HA") else 0) / 9]
+            expected += [named.get(root.get("RU") if root.has_property("RU") else "", 0)]
+            expected += [each for side in sides for each in ((0, 1) if side is None else (side, 0))]
+            np.testing.assert_allclose(batch["globals"][at].numpy(), expected, atol=1e-6)
+            result = root.get("RE")
+            value = {"B": sign, "W": -sign, "D": 0}.get(result[0], np.nan)
+            score = {"B+3.5": 3.5 * sign, "Draw": 0}.get(result, np.nan)
+            np.testing.assert_equal([float(batch["value"][at]), float(batch["score"][at])], [value, score])
+            if point is not None:
+                board.play(*point, colour)
+            at += 1
+    assert at == len(batch["move"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ _TOP = 5
 
 class MovePrediction(Task):
     """A task with a distribution over moves; its baseline is how often each move was played in the train split."""
+
+    shares = ("top1", "top5", "winner")
 
     def __init__(self, frequencies: npt.NDArray[np.int64], moves_per_bin: int) -> None:
         super().__init__()
@@ -65,3 +67,8 @@ def accuracies(sums: Mapping[str, Tensor], bins: slice = slice(None)) -> dict[st
     names = {"top1": "top1", "frequent1": "top1_most_frequent", "top5": "top5", "frequent5": "top5_most_frequent"}
     count = float(sums["positions"][bins].sum())
     return {shown: float(sums[name][bins].sum()) / count for name, shown in names.items()}
+
+
+def outcome_error(value: Tensor, wanted: Tensor, error: Callable[..., Tensor] = functional.mse_loss) -> Tensor:
+    """Summed error of expected results, squared by default, without a gradient where the wanted value is NaN."""
+    return error(value, torch.where(wanted.isnan(), value.detach(), wanted), reduction="sum")

@@ -34,3 +34,14 @@ def residual_blocks(preset: str) -> nn.Sequential:
     """The blocks of a preset: (batch, channels, rows, columns) -> the same shape."""
     channels, blocks = PRESETS[preset]
     return nn.Sequential(*(_ResidualBlock(channels) for _ in range(blocks)))
+
+
+def outcome_head(channels: int) -> nn.Sequential:
+    """One number of a position, from its :func:`pooled` features."""
+    return nn.Sequential(nn.Linear(2 * channels, 64), nn.ReLU(), nn.Linear(64, 1))
+
+
+def pooled(board: Tensor) -> Tensor:
+    """Mean and maximum over all points: (batch, channels, points...) -> (batch, 2 * channels)."""
+    points = board.flatten(2)
+    return torch.cat([points.mean(2), points.amax(2)], 1)

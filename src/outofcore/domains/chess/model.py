@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies
+from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies, outcome_error
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import ELO_BINS, ELO_PER_BIN, Network, elo_bins
 from outofcore.domains.chess.params import TensorSection
@@ -120,7 +120,7 @@ class ChessTask(MovePrediction):
         """Summed cross-entropy of the moves plus squared error of the results, and the number of positions."""
         logits, value = self.predict(batch)
         policy = functional.cross_entropy(logits, batch["target"], reduction="sum")
-        return policy + _value_error(value, batch["value"]), torch.tensor(len(value))
+        return policy + outcome_error(value, batch["value"]), torch.tensor(len(value))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Counts in bins of ten half-moves (16,) and of Elo (40,), and summed losses of the model and the baselines.
@@ -133,8 +133,8 @@ class ChessTask(MovePrediction):
             **self.count_hits(logits, batch["target"], batch["ply"]),
             **(self._hits_by_elo(logits, batch) if {*self.columns, "to_move"} <= batch.keys() else {}),
             "values": known.sum(),
-            "value_loss": _value_error(value, batch["value"]),
-            "constant_loss": _value_error(self.value_mean.expand_as(value), batch["value"]),
+            "value_loss": outcome_error(value, batch["value"]),
+            "constant_loss": outcome_error(self.value_mean.expand_as(value), batch["value"]),
         }
 
     def _hits_by_elo(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -197,8 +197,3 @@ class ChessTask(MovePrediction):
                     "top1_most_frequent": round(float(sums["elo_frequent1"][place]) / positions, 6),
                     "positions": int(positions),
                 }
-
-
-def _value_error(value: Tensor, wanted: Tensor) -> Tensor:
-    """Summed squared error, without a gradient where the wanted value is NaN."""
-    return functional.mse_loss(value, torch.where(wanted.isnan(), value.detach(), wanted), reduction="sum")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.boards.tower import PRESETS, residual_blocks
+from outofcore.domains.boards.tower import PRESETS, outcome_head, residual_blocks
 from outofcore.domains.chess.moves import Vocabulary
 
 ELO_PER_BIN, ELO_BINS = 100, 40
@@ -78,7 +78,7 @@ class Network(nn.Module):
         self.ratings = Ratings(channels) if elo else None
         self.tower = residual_blocks(preset)
         self.policy = PolicyHead(channels, vocabulary)
-        self.value = nn.Sequential(nn.Linear(2 * channels, 64), nn.ReLU(), nn.Linear(64, 1), nn.Tanh())
+        self.value = outcome_head(channels).append(nn.Tanh())
 
     def forward(self, planes: Tensor, elo: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Planes (batch, planes, 8, 8) of any dtype -> logits (batch, classes) and values (batch,) from -1 to 1.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
 from outofcore.domains.boards.positions import predicted_positions
 from outofcore.domains.domain import Section
@@ -14,6 +16,7 @@ from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.learn.policy import PolicyTask
 from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
+from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
 from outofcore.domains.predictor import Row
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
@@ -27,10 +30,27 @@ class Options(Section):
 
 
 def predict(task: Task, batch: Batch) -> dict[str, Tensor]:
-    """Probabilities of all points and the pass (batch, points + 1) as ``move``; raises ParamsError for ``style``."""
+    """Probabilities of all points and the pass (batch, points + 1) as ``move``, averaged over the eight symmetries.
+
+    Models that learnt them also give ``value`` and ``score`` (batch,) of the side to play. Raises ParamsError for
+    ``style``.
+    """
     if not isinstance(task, PolicyTask):
         raise ParamsError(_no_moves())
-    return {"move": task.predict(batch).softmax(1)}
+    planes, points = batch["planes"], torch.arange(task.frame**2 + 1, device=task.device)
+    size = batch["on_board"][:, 0].sum(1).long() if "on_board" in batch else torch.tensor([task.frame] * len(planes))
+    source, target = (
+        torch.from_numpy(table[size.cpu().numpy()].astype(np.int64)) for table in tables(task.frame, task.sizes)
+    )
+    padded = functional.pad(planes.flatten(2), (0, 1))
+    sums: list[Tensor] = []
+    for symmetry in range(SYMMETRIES):
+        shown = padded.gather(2, source[:, symmetry, None].to(task.device).expand(-1, planes.shape[1], -1))
+        logits, *outcome = task.outputs({**batch, "planes": shown.reshape(planes.shape)})
+        there = target[:, symmetry].to(task.device)
+        outputs = [logits.softmax(1).gather(1, torch.where(there == OFF_BOARD, points, there)), *outcome]
+        sums = [one + other for one, other in zip(sums, outputs, strict=True)] if sums else outputs
+    return {name: each / SYMMETRIES for name, each in zip(("move", "value", "score"), sums, strict=False)}
 
 
 def unfiltered(section: GoSection) -> GoSection:
@@ -52,6 +72,7 @@ def rows(
         points, shares = points_of(row), prediction["move"]
         frame, size = frame_of(row["stones"].shape[-1]), len(points)
         state, move = row["state"][0], int(row["move"][0])
+        sign = 1 - 2 * int(state[TO_PLAY])
         free = np.zeros(frame * frame + 1, np.bool_)
         free[:-1].reshape(frame, frame)[:size, :size] = points == 0
         free[-1] = True  # the pass
@@ -65,6 +86,7 @@ def rows(
             "played": name_of(move, frame, size),
             "probability": float(shares[move]),
             "best": {name_of(point, frame, size): float(shares[point]) for point in listed[: options.best]},
+            **{f"{name}_for_black": sign * float(each) for name, each in prediction.items() if name != "move"},
         }
 
 

@@ -39,7 +39,7 @@ def tables(frame: int, sizes: tuple[int, ...]) -> tuple[npt.NDArray[np.uint16], 
 
 
 @lru_cache(maxsize=32)
-def boards(frame: int, sizes: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+def on_boards(frame: int, sizes: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     """On-board points, uint8 (26, frame, frame) by size."""
     source, _ = tables(frame, sizes)
     return (source[:, 0] < frame * frame).astype(np.uint8).reshape(-1, frame, frame)

@@ -11,21 +11,40 @@ import numpy.typing as npt
 import torch
 
 from outofcore.domains.go.params import GoSection, TensorSection
-from outofcore.domains.go.schema import SIZE
-from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
+from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind, Ruleset
+from outofcore.domains.go.symmetry import SYMMETRIES, on_boards, tables
 from outofcore.domains.go.widening import HistoryRows, Tensors, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 from outofcore.system.recycling import Recycler
 
 HISTORY = 8
-_STEPS = {"planes3": 1, "alphagozero18": HISTORY}
-_EXTRA_PLANES = {"planes3": 1, "alphagozero18": 2}  # the ko point; the side to play
+RECENT = 5
+_AREA = (Ruleset.CHINESE, Ruleset.AGA, Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR)
+_TERRITORY = (Ruleset.JAPANESE, Ruleset.KOREAN)
+_BOARDS = {"planes3": 1, "alphagozero18": HISTORY, "katago8": 1}
+_RECENT = {"planes3": 0, "alphagozero18": -1, "katago8": RECENT}
+"""Moves that have a plane each, after that of the ko point; -1: two planes of the side to play instead."""
+_TARGETS = ("winner", "result", "margin")
+_FACTS = ("komi", "handicap", "black_rank", "white_rank", "rules")
+GLOBALS = (
+    *(f"pass_{back}_back" for back in range(1, RECENT + 1)),
+    *("komi", "komi_unknown", "handicap", "area_scoring"),
+    *("own_rank", "own_rank_unknown", "other_rank", "other_rank_unknown"),
+)
+"""Numbers of a position under ``globals``, in order.
+
+Passes among the last five moves; komi in the view of the side to play in units of 20 points, both as in KataGo's
+inputs; stones of handicap in units of 9; 1 for area scoring, -1 for territory scoring, 0 unknown; ranks in units of 10
+dan (9 dan 0.9, 1 dan 0.1, 1 kyu 0, 1 professional dan 1.0). What is unknown is 0, and its flag 1.
+"""
 
 
 def planes(section: TensorSection) -> int:
     """Number of planes of a feature set."""
-    return 2 * _STEPS[section.features] + _EXTRA_PLANES[section.features]
+    recent = _RECENT[section.features]
+    return 2 * _BOARDS[section.features] + (2 if recent < 0 else 1 + recent)
 
 
 @dataclass(frozen=True)
@@ -50,21 +69,31 @@ class GoReading:
     @property
     def reach(self) -> int:
         """Rows per sample: the position and its history."""
-        return _STEPS[self.section.features]
+        features = self.section.features
+        return max(_BOARDS[features], 1 + _RECENT[features])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the games that it reads."""
+        facts = _FACTS if self.section.features == "katago8" else ()
+        return (*(_TARGETS if self.section.value else ()), *facts)
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, torch.Tensor]:
         """Turn rows into tensors.
 
         ``rows`` hold ``stones`` (batch, 2, bytes) uint8, ``state`` (batch, 4) int16, ``move`` (batch,) int16 and the
-        other :attr:`fields`; with history all are (batch, 8, ...), the sample last. Earlier rows that belong to another
-        game are recognised by their move numbers and give empty planes. ``draws`` (batch,) uint64 choose the
-        symmetries.
+        other :attr:`fields`; with history all are (batch, :attr:`reach`, ...), the sample last. Earlier rows that
+        belong to another game are recognised by their move numbers and give empty planes. ``draws`` (batch,) uint64
+        choose the symmetries.
 
         Returns ``planes`` (batch, planes, frame, frame) uint8, side to play first: own stones, then the opponent's, now
-        and for each earlier position; then for planes3 the ko point, for alphagozero18 two planes of the colour to
-        play. ``move`` (batch,) int64 is frame * frame for a pass; ``to_play``
-        and ``number`` (preceding moves) are (batch,) int64; ``on_board`` (batch, frame, frame) uint8 if boards differ
-        in size; ``game`` (batch,) int64 with ``games``.
+        and for each earlier position; then for alphagozero18 two planes of the colour to play, for the others the ko
+        point, for katago8 also the last five moves, latest first. ``move`` (batch,) int64 is frame * frame for a pass;
+        ``to_play`` and ``number`` (preceding moves) are (batch,) int64; ``on_board`` (batch, frame, frame) uint8 if
+        boards differ in size; ``game`` (batch,) int64 with ``games``; ``globals`` (batch, 13) float32 for katago8, see
+        :data:`GLOBALS`. With the setting ``value`` also ``value`` (batch,) float32: 1 the side to play wins, -1 loses,
+        0 draws, NaN unknown; and ``score`` (batch,) float32: the points that it is ahead in the end, NaN where they
+        were not counted.
         """
         stones, state, move = rows["stones"], rows["state"], rows["move"]
         if stones.ndim == 3:
@@ -83,9 +112,9 @@ class GoReading:
         stones, state, move = (np.ascontiguousarray(values) for values in (stones, state, move))
         shown = self.memory.empty((count, planes(self.section), frame * frame), np.dtype(np.uint8))
         tensors = Tensors(shown, *np.empty((3, count), np.int64))
-        with_ko = self.section.features == "planes3"
+        boards, recent = _BOARDS[self.section.features], _RECENT[self.section.features]
         scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)
-        widen(HistoryRows(stones, state, move, symmetry), source, target, with_ko, scratch, tensors)
+        widen(HistoryRows(stones, state, move, symmetry), source, target, boards, recent, scratch, tensors)
         batch = {
             "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
             "move": torch.from_numpy(tensors.move),
@@ -93,15 +122,49 @@ class GoReading:
             "number": torch.from_numpy(tensors.number),
         }
         if len(self.sizes) > 1:
-            on_board = boards(frame, self.sizes)[state[:, -1, SIZE]]
+            on_board = on_boards(frame, self.sizes)[state[:, -1, SIZE]]
             batch["on_board"] = torch.from_numpy(on_board)
+        if self.columns:
+            batch |= self._of_games(rows, state)
         if self.games:
             batch["game"] = torch.from_numpy(np.ascontiguousarray(rows["game"].reshape(count, -1)[:, -1]))
         return batch
 
+    def _of_games(self, rows: Mapping[str, npt.NDArray[Any]], state: npt.NDArray[Any]) -> dict[str, torch.Tensor]:
+        """What the columns of the games say, in the view of the side to play."""
+        white, found = state[:, -1, TO_PLAY] == 1, dict[str, npt.NDArray[Any]]()
+        sign = np.where(white, -1, 1).astype(np.float32)
+        of = {name: rows[name].reshape(len(white), -1)[:, -1] for name in self.columns}
+        if self.section.value:
+            drawn, winner = of["result"] == ResultKind.DRAW, sign * of["winner"]
+            for name, known in (("value", winner), ("score", winner * of["margin"])):
+                found[name] = np.where(winner != 0, known, np.where(drawn, 0, np.nan))
+        if self.section.features == "katago8":
+            back, number = 1 + np.arange(RECENT), state[..., MOVE_NUMBER]
+            same = number[:, -1:] - number[:, -1 - back] == back
+            passes = same & (rows["move"][:, -1 - back] == self.frame * self.frame)
+            facts = (
+                *_known(-sign * of["komi"] / 20, np.isnan(of["komi"])),
+                of["handicap"] / 9,
+                np.isin(of["rules"], _AREA) - 1.0 * np.isin(of["rules"], _TERRITORY),
+                *_rank(np.where(white, of["white_rank"], of["black_rank"])),
+                *_rank(np.where(white, of["black_rank"], of["white_rank"])),
+            )
+            found["globals"] = np.column_stack([passes, *facts])
+        return {name: torch.from_numpy(values.astype(np.float32)) for name, values in found.items()}
+
     def plain(self) -> GoReading:
         """The same reading without symmetries."""
         return replace(self, section=self.section.model_copy(update={"symmetries": False}))
+
+
+def _known(values: npt.NDArray[Any], unknown: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    return np.where(unknown, 0, values), unknown
+
+
+def _rank(ranks: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    ranks = ranks.astype(np.float32)
+    return _known(np.where(ranks > PROFESSIONAL, ranks - PROFESSIONAL + 9, ranks) / 10, ranks == UNKNOWN_RANK)
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: GoSection) -> GoReading:

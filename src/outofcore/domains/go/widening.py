@@ -55,24 +55,26 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 
 
 @kernel
-def widen(rows: HistoryRows, source: Any, target: Any, with_ko: Any, scratch: Any, tensors: Tensors) -> None:
+def widen(
+    rows: HistoryRows, source: Any, target: Any, boards: Any, recent: Any, scratch: Any, tensors: Tensors
+) -> None:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
-    ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. With ``with_ko`` the ko
-    plane follows the stones, else two planes of the colour to play. ``scratch`` has a byte for each bit of a stored
-    plane, then 8 zeros.
+    ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. Of ``boards`` steps the stones
+    are drawn; the ko plane and a plane for each of ``recent`` moves follow, or two planes of the colour to play where
+    ``recent`` is negative. ``scratch`` has a byte for each bit of a stored plane, then 8 zeros.
     """
     stones, state, moves, symmetry = rows.stones, rows.state, rows.move, rows.symmetry
     planes, move, to_play, number = tensors.planes, tensors.move, tensors.to_play, tensors.number
-    steps, points = stones.shape[1], planes.shape[2]
+    points = planes.shape[2]
     frame = int(np.sqrt(points))
-    last = steps - 1
+    last = stones.shape[1] - 1
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
         played, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
         source_points, target_points = source[size, symmetry[sample]], target[size, symmetry[sample]]
         plain = symmetry[sample] == 0 and size == frame
-        for back in range(steps):
+        for back in range(boards):
             own, other = planes[sample, 2 * back], planes[sample, 2 * back + 1]
             if played - state[sample, last - back, MOVE_NUMBER] == back:
                 row = stones[sample, last - back]
@@ -85,11 +87,15 @@ def widen(rows: HistoryRows, source: Any, target: Any, with_ko: Any, scratch: An
             else:  # of an earlier game
                 own[:] = 0
                 other[:] = 0
-        plane = 2 * steps
-        if with_ko:
-            planes[sample, plane] = 0
+        plane = 2 * boards
+        if recent >= 0:
+            planes[sample, plane : plane + 1 + recent] = 0
             if ko >= 0:
                 planes[sample, plane, target_points[ko]] = 1
+            for back in range(1, recent + 1):
+                before = moves[sample, last - back]
+                if played - state[sample, last - back, MOVE_NUMBER] == back and before < points:
+                    planes[sample, plane + back, target_points[before]] = 1
         else:
             planes[sample, plane + 1 - colour] = 0
             own = planes[sample, plane + colour]

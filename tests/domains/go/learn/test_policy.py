@@ -12,6 +12,8 @@ from outofcore.domains.boards.tower import PRESETS
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.learn.policy import PolicyNetwork, PolicyTask, count_moves
 from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.predict import predict
+from outofcore.domains.go.symmetry import tables
 from outofcore.domains.go.tensors import GoReading
 from outofcore.domains.reading import reading_for
 from outofcore.store.reader import Store
@@ -113,7 +115,56 @@ def test_presets(preset: str) -> None:
     if preset in ("medium", "large", "huge"):
         with torch.device("meta"):
             network = PolicyNetwork(18, 19, preset)
-            assert network(torch.zeros(2, 18, 19, 19), None).shape == (2, 362)
+            assert network(torch.zeros(2, 18, 19, 19), None)[0].shape == (2, 362)
     else:
         network = PolicyNetwork(3, 9, preset)
-        assert network(torch.zeros(2, 3, 9, 9, dtype=torch.uint8), None).shape == (2, 82)
+        assert network(torch.zeros(2, 3, 9, 9, dtype=torch.uint8), None)[0].shape == (2, 82)
+
+
+def test_predictions_are_averaged_over_the_symmetries_and_turn_with_the_board(
+    store: Store, store_section: GoSection
+) -> None:
+    task, reading = make(store, store_section, features="planes3", value=True, symmetries=True)
+    torch.nn.init.normal_(task.network.tower.point)
+    index = np.arange(0, len(store.rows("train")), 97)[:12]
+    rows = {name: store.rows("train")[name].read()[index] for name in reading.fields}
+    rows |= {"winner": np.ones(len(index)), "result": np.ones(len(index)), "margin": np.full(len(index), np.nan)}
+    batches = [reading(rows, np.full(len(index), symmetry, np.uint64)) for symmetry in range(8)]
+    with torch.no_grad():
+        predictions = [predict(task, batch) for batch in batches]
+    _, target = tables(reading.frame, reading.sizes)
+    where = target[rows["state"][:, 1]].astype(np.int64)
+    alone = torch.zeros_like(predictions[0]["move"])
+    for symmetry in range(8):  # as the reading turns them
+        on_board = torch.from_numpy(where[:, symmetry] >= 0)
+        there = torch.from_numpy(where[:, symmetry]).clamp(0)
+        turned = predictions[symmetry]["move"].gather(1, there) * on_board
+        torch.testing.assert_close(turned, predictions[0]["move"] * on_board, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(predictions[symmetry]["value"], predictions[0]["value"])
+        torch.testing.assert_close(predictions[symmetry]["score"], predictions[0]["score"])
+        alone += task.predict(batches[symmetry]).softmax(1).gather(1, there) * on_board / 8
+    torch.testing.assert_close(alone, predictions[0]["move"], atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(predictions[0]["move"].sum(1), torch.ones(len(index)))
+
+
+def test_the_outcome_is_learnt_where_it_is_known(store: Store, store_section: GoSection) -> None:
+    task, reading = make(store, store_section, features="planes3", value=True)
+    rows = {name: store.rows("train")[name].read()[:3] for name in reading.fields}
+    known = {"winner": np.array([1, -1, 0]), "result": np.array([1, 2, 0]), "margin": np.array([4.5, np.nan, np.nan])}
+    batch = reading({**rows, **known}, np.zeros(3, np.uint64))
+    _, value, score = (each.detach().numpy() for each in task.outputs(batch))
+    sums = {name: float(total.detach().sum()) for name, total in task.evaluate(batch).items()}
+    sign = 1 - 2 * rows["state"][:, 0].astype(np.float64)
+    wanted = sign[:2] * [1, -1]
+    assert sums["values"] == sums["won"] == 2
+    assert sums["scores"] == 1
+    assert sums["value_loss"] == pytest.approx(((value[:2] - wanted) ** 2).sum(), rel=1e-5)
+    assert sums["score_error"] == pytest.approx(abs(score[0] - sign[0] * 4.5), rel=1e-5)
+    assert sums["winner"] == (np.sign(value[:2]) == wanted).sum()
+    figures = task.summarize({name: total.detach() for name, total in task.evaluate(batch).items()})
+    assert figures["value_loss_constant"] == 1
+    assert figures["score_error_constant"] == 4.5
+    off = abs(score[0] - sign[0] * 4.5) / 20
+    huber = off**2 / 2 if off < 1 else off - 0.5
+    policy = -task.predict(batch).detach().log_softmax(1)[torch.arange(3), batch["move"]].sum()
+    assert float(task.loss(batch)[0].detach()) == pytest.approx(float(policy) + sums["value_loss"] + huber, rel=1e-5)

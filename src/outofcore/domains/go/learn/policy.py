@@ -11,15 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.boards.policy import MovePrediction, accuracies
-from outofcore.domains.boards.tower import PRESETS, residual_blocks
-from outofcore.domains.go.tensors import GoReading, planes
+from outofcore.domains.boards.policy import MovePrediction, accuracies, outcome_error
+from outofcore.domains.boards.tower import PRESETS, outcome_head, pooled, residual_blocks
+from outofcore.domains.go.tensors import GLOBALS, GoReading, planes
 from outofcore.domains.task import Batch
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
 
 MOVES_PER_BIN = 20
+POINTS = 20
+"""Unit of scores in the network, in points."""
 CURVES = ("top1", "top5", "top1_most_frequent", "top5_most_frequent")
 
 _ROWS_AT_ONCE = 1 << 20
@@ -36,72 +38,126 @@ def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
 class Tower(nn.Module):
     """Planes to features of every point; ``preset`` is a key of :data:`outofcore.domains.boards.tower.PRESETS`."""
 
-    def __init__(self, planes: int, frame: int, preset: str) -> None:
+    def __init__(self, planes: int, frame: int, preset: str, numbers: int = 0) -> None:
         super().__init__()
         channels, _ = PRESETS[preset]
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # position on the board
         self.blocks = residual_blocks(preset)
+        self.numbers = nn.Linear(numbers, channels, bias=False) if numbers else None
 
-    def forward(self, planes: Tensor) -> Tensor:
-        """Planes (batch, planes, frame, frame) of any dtype -> (batch, channels, frame, frame)."""
-        board: Tensor = self.blocks(torch.relu(self.stem(planes.to(self.point.dtype)) + self.point))
+    def forward(self, planes: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Planes (batch, planes, frame, frame) of any dtype, numbers (batch, n) -> (batch, channels, frame, frame)."""
+        stem = self.stem(planes.to(self.point.dtype)) + self.point
+        if self.numbers is not None:
+            stem = stem + self.numbers(numbers)[:, :, None, None]
+        board: Tensor = self.blocks(torch.relu(stem))
         return board
 
 
 class PolicyNetwork(nn.Module):
-    """Planes to logits of all points and the pass."""
+    """Planes to logits of all points and the pass; with ``value``, also to the expected result."""
 
-    def __init__(self, planes: int, frame: int, preset: str) -> None:
+    def __init__(self, planes: int, frame: int, preset: str, numbers: int = 0, *, value: bool = False) -> None:
         super().__init__()
         channels = PRESETS[preset][0]
-        self.tower = Tower(planes, frame, preset)
+        self.tower = Tower(planes, frame, preset, numbers)
         self.points = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.ReLU(), nn.Conv2d(channels, 1, 1))
         self.rest = nn.Linear(channels, 1)
+        self.value = outcome_head(channels).append(nn.Tanh()) if value else None
+        self.score = outcome_head(channels) if value else None
 
-    def forward(self, planes: Tensor, on_board: Tensor | None) -> Tensor:
-        """Logits (batch, frame * frame + 1); points outside ``on_board`` get the lowest finite value."""
-        board = self.tower(planes)
+    def forward(self, planes: Tensor, on_board: Tensor | None, numbers: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Logits (batch, frame * frame + 1), and values and scores (batch,) if it has them.
+
+        Points outside ``on_board`` get the lowest finite value; scores are in units of 20 points.
+        """
+        board = self.tower(planes, numbers)
         points = self.points(board).flatten(1)
         if on_board is not None:
             points = points.masked_fill(on_board.flatten(1) == 0, torch.finfo(points.dtype).min)
-        return torch.cat([points, self.rest(board.mean((2, 3)))], 1)
+        logits = torch.cat([points, self.rest(board.mean((2, 3)))], 1)
+        if self.value is None or self.score is None:
+            return (logits,)
+        features = pooled(board)
+        return logits, self.value(features)[:, 0], self.score(features)[:, 0]
 
 
 class PolicyTask(MovePrediction):
-    """Predict the next move: cross-entropy over all points and the pass."""
+    """Predict the next move: cross-entropy over all points and the pass; with ``value``, the result and the score too.
+
+    Their losses are the squared error of the value, and Huber's of the score in units of 20 points; each is 0 where
+    it is unknown.
+    """
 
     headline = ("top1", "top1_most_frequent", "top5", "loss", "loss_frequencies")
 
     def __init__(self, reading: GoReading, preset: str, frequencies: npt.NDArray[np.int64]) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
-        self.reach = reading.reach
-        self.network = PolicyNetwork(planes(reading.section), reading.frame, preset)
+        self.reach, self.frame, self.sizes = reading.reach, reading.frame, reading.sizes
+        numbers = len(GLOBALS) if reading.section.features == "katago8" else 0
+        value = reading.section.value
+        self.network = PolicyNetwork(planes(reading.section), reading.frame, preset, numbers, value=value)
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Logits (batch, frame * frame + 1), and with ``value`` expected results and scores in points (batch,)."""
+        logits, *outcome = self.network(batch["planes"], batch.get("on_board"), batch.get("globals"))
+        return logits.float(), *(each.float() * unit for each, unit in zip(outcome, (1, POINTS), strict=False))
 
     def predict(self, batch: Batch) -> Tensor:
         """Logits of all points and the pass (batch, frame * frame + 1) float32."""
-        logits: Tensor = self.network(batch["planes"], batch.get("on_board"))
-        return logits.float()
+        return self.outputs(batch)[0]
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        loss = functional.cross_entropy(self.predict(batch), batch["move"], reduction="sum")
+        logits, *outcome = self.outputs(batch)
+        loss = functional.cross_entropy(logits, batch["move"], reduction="sum")
+        if outcome:
+            value, score = outcome
+            loss = loss + outcome_error(value, batch["value"])
+            loss = loss + outcome_error(score / POINTS, batch["score"] / POINTS, functional.huber_loss)
         return loss, torch.tensor(len(batch["move"]))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Counts in bins of twenty moves (16,), and summed losses of the model and the frequencies."""
-        return self.count_hits(self.predict(batch), batch["move"], batch["number"])
+        """Counts in bins of twenty moves (16,), and summed losses of the model and the baselines."""
+        logits, *outcome = self.outputs(batch)
+        sums = self.count_hits(logits, batch["move"], batch["number"])
+        if outcome:
+            (value, score), wanted, points = outcome, batch["value"], batch["score"]
+            won = wanted.nan_to_num() != 0
+            sums |= {
+                "values": (~wanted.isnan()).sum(),
+                "value_loss": outcome_error(value, wanted),
+                "constant_loss": wanted.square().nansum(),
+                "won": won.sum(),
+                "winner": (won & (value.sign() == wanted)).sum(),
+                "scores": (~points.isnan()).sum(),
+                "score_error": outcome_error(score, points, functional.l1_loss),
+                "constant_score": points.abs().nansum(),
+            }
+        return sums
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Accuracies as shares of the positions, losses as means in nats.
 
         ``top1_most_frequent`` and ``top5_most_frequent`` are accuracies of always predicting the most frequent moves of
-        the train split, ``loss_frequencies`` is the cross-entropy of its frequencies.
+        the train split, ``loss_frequencies`` is the cross-entropy of its frequencies. With ``value``, where known,
+        ``winner`` is the share of positions whose winner is predicted, ``value_loss`` the squared error,
+        ``score_error`` the mean error in points; ``_constant``: of always expecting 0.
         """
         count = float(sums["positions"].sum())
+        shares = (
+            ("winner", "winner", "won"),
+            ("value_loss", "value_loss", "values"),
+            ("value_loss_constant", "constant_loss", "values"),
+            ("score_error", "score_error", "scores"),
+            ("score_error_constant", "constant_score", "scores"),
+        )
+        outcome = {name: float(sums[of]) / float(sums[by]) for name, of, by in shares if of in sums and sums[by] > 0}
         return {
             **accuracies(sums),
             "loss": float(sums["policy_loss"]) / count,
             "loss_frequencies": float(sums["surprise"]) / count,
+            **outcome,
             "positions": count,
         }
 

@@ -83,6 +83,7 @@ class StyleNetwork(nn.Module):
 class StyleTask(Task):
     """Embeddings that tell players apart; a game's is the mean of its positions'."""
 
+    shares = ("top1", "top5")
     headline = ("players", "top1_games_1", "top1_games_1_heat_map", "top5_games_1", "top5_games_1_heat_map")
 
     def __init__(
