@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import importlib
 import os
 import shutil
@@ -211,6 +213,63 @@ def _sum(values: Any) -> Any:
         if values[place] > 0:
             total += _total(values, place)
     return total
+
+
+def test_no_inner_kernel_is_called_by_python() -> None:
+    """It has no code for that: the process would end."""
+    trees = {file: ast.parse(file.read_text("utf-8")) for file in compilation.PACKAGE.rglob("*.py")}
+    inner, called = set(), set()
+    for file, tree in trees.items():
+        module = ".".join(file.relative_to(compilation.PACKAGE.parent).with_suffix("").parts)
+        names = {
+            alias.asname or alias.name: (node.module, alias.name)
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in tree.body:
+            decorators = (
+                [ast.unparse(each) for each in node.decorator_list] if isinstance(node, ast.FunctionDef) else []
+            )
+            if {"inner_kernel", "inlined_kernel"} & set(decorators):
+                inner.add((module, node.name))
+            if not any("kernel" in each or "njit" in each for each in decorators):
+                called |= {
+                    names.get(each.id, (module, each.id)) for each in ast.walk(node) if isinstance(each, ast.Name)
+                }
+    assert len(inner) > 80
+    assert not inner & called
+
+
+STOPPED = """
+from outofcore.display.console import one_line_errors
+with one_line_errors():
+    import os, signal, threading
+    from concurrent.futures import ThreadPoolExecutor
+    from outofcore.system.compilation import njit
+    begun = threading.Event()
+    def compile_forever():
+        while True:
+            njit()(lambda x: x + 1)(1)
+            begun.set()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(compile_forever)
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_ctrl_c_ends_a_compilation_in_another_thread() -> None:
+    ended = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 130
+    assert ended.stderr == "stopped; finished work is kept, run the same command to resume\n"
+
+
+def test_garbage_is_collected_again_after_a_compilation() -> None:
+    assert gc.isenabled()
+    with pytest.raises(numba.core.errors.NumbaError):
+        numba.njit(lambda: undefined)()  # type: ignore[name-defined] # noqa: F821
+    assert gc.isenabled()
 
 
 def test_a_kernel_counts_no_references() -> None:

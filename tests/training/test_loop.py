@@ -222,7 +222,7 @@ def test_a_terminal_shows_how_far_it_is(tmp_path, monkeypatch, capsys):
     train(tmp_path)
     shown = capsys.readouterr().err
     assert "validation 3 of 3" in shown
-    assert "100%" in shown
+    assert "100 %" in shown
 
 
 def test_no_steps_give_the_figures_of_the_untrained_model(tmp_path):

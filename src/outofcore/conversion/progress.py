@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from outofcore.display.bar import Bar
 
 LINE_SECONDS = 15.0
 
@@ -22,30 +21,18 @@ class ConversionProgress:
         self._name = name
         self._total = max(total, 1)
         self._folder = folder
-        self._console = Console(stderr=True)
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._bar = Bar()
+        self._task = self._bar.add_task(name, total=self._total)
         self._started = self._shown = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TextColumn("{task.fields[facts]}"),
-                TimeRemainingColumn(),
-                console=self._console,
-            )
-            self._bar.start()
-            self._task = self._bar.add_task(self._name, total=self._total, facts="")
+        self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
     def update(self, done: int, found: int, rejected: int, written: int) -> None:
         """Report raw bytes done, records found and rejected, bytes of store written."""
@@ -55,7 +42,7 @@ class ConversionProgress:
             f"{found:,} records ({found / seconds:,.0f}/s), {rejected:,} rejected, {size(written)} written, "
             f"{size(shutil.disk_usage(self._folder).free)} free"
         )
-        if self._bar is not None and self._task is not None:
+        if not self._bar.disable:
             self._bar.update(self._task, completed=done, facts=facts)
         elif now - self._shown >= LINE_SECONDS:
             self._shown = now

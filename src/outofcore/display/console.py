@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,6 +22,8 @@ EXIT_SYSTEM = 1
 EXIT_MISTAKE = 2
 EXIT_INTERRUPTED = 130
 
+interrupted = threading.Event()
+"""Set when Ctrl-C ends a command: it waits for its other threads, whose long work stops where it looks at this."""
 
 # All C0 and C1 controls except tab and newline; bidirectional formatting marks.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -60,6 +63,7 @@ def one_line_errors(*, resumes: bool = True) -> Iterator[None]:
         _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow")
         raise SystemExit(EXIT_SYSTEM) from None
     except KeyboardInterrupt:
+        interrupted.clear()
         kept = "; finished work is kept, run the same command to resume" if resumes else ""
         sys.stderr.write(f"stopped{kept}\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
@@ -82,6 +86,7 @@ def _tell(message: str) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    interrupted.set()
     raise KeyboardInterrupt
 
 

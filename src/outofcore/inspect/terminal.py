@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import Progress, TextColumn
 
+from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.display.table import DisplayTable, columns, print_table
 from outofcore.errors import OutOfCoreError
@@ -92,15 +91,7 @@ def verify_visibly(store: Path) -> Verdict:
         total = sum(size for size, _ in read_seal((store / SEAL).read_text("utf-8"), str(store)).files.values())
     except (OSError, ValueError, OutOfCoreError):  # the check itself reports what is wrong
         total = None
-    # A path is no markup.
-    described = TextColumn("{task.description}", style="progress.description", markup=False)
-    with Progress(
-        described,
-        *Progress.get_default_columns()[1:],
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ) as progress:
+    with Bar(transient=True) as progress:
         task = progress.add_task(f"verify {visible(shown(store))}", total=total)
         return verify(store, lambda read: progress.advance(task, read))
 

@@ -17,7 +17,7 @@ from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
-from outofcore.system.compilation import kernel, njit
+from outofcore.system.compilation import inner_kernel, kernel, njit
 
 cgutils: Any = untyped_cgutils
 
@@ -64,7 +64,7 @@ _copy: Any = intrinsic(_emit_copy)
 _prefetch: Any = intrinsic(_emit_prefetch)
 
 
-@kernel
+@inner_kernel
 def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
     """Copy a row in pieces of constant size: faster than calling memcpy for rows of a few cache lines."""
     while count >= 32:
@@ -86,7 +86,7 @@ def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
         _copy(target, source, 1)
 
 
-@kernel
+@inner_kernel
 def _copy_rows(sources: Addresses, count: int, row_bytes: int, target: np.uint64) -> None:
     step = np.uint64(row_bytes)
     if row_bytes == 1:  # a constant size becomes one load and one store

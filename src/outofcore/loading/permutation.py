@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel, kernel
 
 Ints = npt.NDArray[np.int64]
 
@@ -34,20 +34,20 @@ _EXACT = 2**53  # float64 holds smaller integers
 _COARSE = 2**31  # 32 random bits are enough below
 
 
-@kernel
+@inner_kernel
 def _mix(word: np.uint64) -> np.uint64:
     word = (word ^ (word >> _30)) * _MULTIPLIER_1
     word = (word ^ (word >> _27)) * _MULTIPLIER_2
     return word ^ (word >> _31)
 
 
-@kernel
+@inner_kernel
 def _below(word: np.uint64, bound: np.uint64) -> np.uint64:
     """The high 64 bits of word * bound: a uniform draw from 0..bound-1, for a bound under 2**32."""
     return ((word >> _32) * bound + (((word & _LOW_32) * bound) >> _32)) >> _32
 
 
-@kernel
+@inner_kernel
 def _high(word: np.uint64, bound: np.uint64) -> np.uint64:
     """The same for a bound of up to 64 bits, in halves whose products fit."""
     low, high = bound & _LOW_32, bound >> _32

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.raw.unit import KEY_BYTES
-from outofcore.system.compilation import inlined_kernel, kernel, njit
+from outofcore.system.compilation import inlined_kernel, inner_kernel, kernel, njit, variable
 
 Bytes = npt.NDArray[np.uint8]
 Spans = npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ def _digest(records: Any, bounds: Any, digests: Any) -> None:
             digests[n, byte] = state_bytes[byte]
 
 
-@kernel
+@inner_kernel
 def _compress(state: Any, block: Any, count: Any, is_last: Any) -> None:
     a0, a1, a2, a3, b0, b1, b2, b3 = state
     c0, c1, c2, c3, d0, d1, d2, d3 = _START
@@ -122,13 +122,13 @@ def _compress(state: Any, block: Any, count: Any, is_last: Any) -> None:
 @inlined_kernel
 def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> Any:
     a = a + b + x
-    d = _rotated(d ^ a, 32)
+    d = _rotated(d ^ a, variable(32))
     c += d
-    b = _rotated(b ^ c, 24)
+    b = _rotated(b ^ c, variable(24))
     a = a + b + y
-    d = _rotated(d ^ a, 16)
+    d = _rotated(d ^ a, variable(16))
     c += d
-    return a, _rotated(b ^ c, 63), c, d
+    return a, _rotated(b ^ c, variable(63)), c, d
 
 
 @inlined_kernel

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gc
 import hashlib
 import json
 import logging
@@ -29,10 +30,11 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
+from outofcore.display.console import interrupted
 from outofcore.errors import StoreError
 from outofcore.system.durable import replace_text
 
-__all__ = ["inlined_kernel", "kernel", "njit", "source_digest", "variable"]
+__all__ = ["inlined_kernel", "inner_kernel", "kernel", "njit", "source_digest", "variable"]
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # Folders kept per file: its current one, and those of branches that someone switches between.
@@ -52,19 +54,30 @@ variable: Any = numba.int64
 class _Listener(event.Listener):
     """Says at a terminal, once in a process, why nothing seems to happen; lists what was compiled before.
 
+    Meanwhile nothing collects garbage, which would take a sixth of the time: Numba makes millions of objects.
+
     Numba keeps a function after the event that it is compiled, so each is listed with the next, and the last at exit.
     """
 
     said = False
     last: Path | None = None
+    depth = 0  # of functions, each compiled for the one before
+    collects = True
 
     def on_start(self, _: object) -> None:
         self._list_last()
+        if not self.depth:
+            self.collects = gc.isenabled()
+            gc.disable()
+        self.depth += 1
         if not self.said and sys.stderr.isatty():
             self.said = True
-            sys.stderr.write("compiling machine code, once for this version of outofcore: about half a minute\n")
+            sys.stderr.write("compiling machine code, once for this version of outofcore: about 15 s\n")
 
     def on_end(self, compiled: Any) -> None:
+        self.depth -= 1
+        if self.collects and not self.depth:
+            gc.enable()
         self._list_last()
         self.last = _folders.get(compiled.data["dispatcher"].py_func.__code__.co_filename)
 
@@ -73,8 +86,20 @@ class _Listener(event.Listener):
             _list(self.last)
 
 
+class _Stop(event.Listener):
+    """Ends a compilation, in whatever thread, with the next of its passes after Ctrl-C: few take a second."""
+
+    def on_start(self, _: object) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def on_end(self, _: object) -> None:
+        pass
+
+
 _folders: dict[str, Path] = {}
 event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
+event.register("numba:run_pass", _Stop())  # type: ignore[no-untyped-call]
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:
@@ -102,26 +127,30 @@ def kernel(function: Function) -> Function:
     With ``_nrt``, Numba counts a reference for each array that is passed from one compiled function to another, an
     atomic operation: reading SGF took 1.4 times the processor time. No public option of Numba leaves it out.
     """
-    return _compiled(function, inlined=False)
+    return _compiled(function)
+
+
+def inner_kernel(function: Function) -> Function:
+    """Compile a part of other kernels; Python must not call it: what that needs would take a sixth of the time."""
+    return _compiled(function, no_cpython_wrapper=True)
 
 
 def inlined_kernel(function: Function) -> Function:
     """Compile a part of another kernel into it: to pass many arrays takes longer than most parts run."""
-    return _compiled(function, inlined=True)
+    return _compiled(function, no_cpython_wrapper=True, forceinline=True)
 
 
-def _compiled(function: Function, *, inlined: bool) -> Function:
-    # Stated either way: what a kernel calls would otherwise be compiled as the kernel is.
-    options: dict[str, Any] = {
-        "nogil": True,
-        "cache": True,
-        "error_model": "numpy",
-        "forceinline": inlined,
-        "_nrt": False,
-    }
-    if inlined:  # never called from Python, and what makes it callable takes time to compile
-        options["no_cpython_wrapper"] = options["no_cfunc_wrapper"] = True
-    return njit(**options)(function)
+def _compiled(function: Function, *, no_cpython_wrapper: bool = False, forceinline: bool = False) -> Function:
+    return njit(
+        nogil=True,
+        cache=True,
+        error_model="numpy",
+        # Stated either way: what a kernel calls would otherwise be compiled as the kernel is.
+        forceinline=forceinline,
+        no_cpython_wrapper=no_cpython_wrapper,
+        no_cfunc_wrapper=True,
+        _nrt=False,
+    )(function)
 
 
 @cache

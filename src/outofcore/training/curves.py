@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import shutil
-import sys
 from pathlib import Path
 from typing import Self
 
-from rich.console import Console
-from rich.progress import Progress as Bar
-
+from outofcore.display.bar import Bar
 from outofcore.training.ranks import this_rank
 
 
@@ -23,7 +20,7 @@ class Curves:
 
     def __init__(self, folder: Path, steps: int) -> None:
         self._folder, self._first = folder, this_rank().rank == 0
-        self._bar = Bar(console=Console(stderr=True), disable=not (self._first and sys.stderr.isatty()))
+        self._bar = Bar(disable=not self._first)
         self._line = self._bar.add_task("training", total=steps)
 
     def __enter__(self) -> Self:

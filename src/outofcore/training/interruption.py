@@ -8,6 +8,7 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
+from outofcore.display.console import interrupted
 from outofcore.training.ranks import any_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -31,6 +32,7 @@ class StopBetweenSteps:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        interrupted.clear()
 
     def requested(self) -> bool:
         """Whether to stop here: the same on all ranks, whichever received the signal."""
@@ -39,6 +41,7 @@ class StopBetweenSteps:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self._asked and number == signal.SIGINT:
+            interrupted.set()
             raise KeyboardInterrupt
         if not self._asked:
             self._asked = True

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from outofcore.domains.sections import TrainSection
-from outofcore.domains.task import Batch, Task
+from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
@@ -87,6 +87,8 @@ def fit(
         run = _Run(task.to(where), section, steps, where, micro_batch, saver, curves)
     progress = run.progress
     resumed_from = progress.step
+    if resumed_from:
+        note(f"{name}: resuming at step {resumed_from:,} of {steps:,}")
     with saver.alone(), MemoryWatch() as memory, curves, run.stop, device_memory():
         for step, row in progress.history:
             curves.draw(step, row)

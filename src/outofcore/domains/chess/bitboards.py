@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel
 
 Bitboards = npt.NDArray[np.uint64]
 
@@ -83,39 +83,39 @@ _leading_zeros = _instruction("ctlz", cgutils.true_bit)
 upside_down = _instruction("bswap")
 
 
-@kernel
+@inner_kernel
 def lowest(squares: Any) -> Any:
     """Number of the lowest square of a non-empty set."""
     return np.int64(_trailing_zeros(squares))
 
 
-@kernel
+@inner_kernel
 def highest(squares: Any) -> Any:
     """Number of the highest square of a non-empty set."""
     return 63 - np.int64(_leading_zeros(squares))
 
 
-@kernel
+@inner_kernel
 def bit(square: Any) -> Any:
     """The set of one square."""
     return np.uint64(1) << np.uint64(square)
 
 
-@kernel
+@inner_kernel
 def _upwards(direction: Any, square: Any, occupied: Any) -> Any:
     """Squares in a direction of increasing numbers up to the first piece; the last square ends any ray."""
     ray = RAYS[direction, square]
     return ray ^ RAYS[direction, lowest(ray & occupied | _LAST)]
 
 
-@kernel
+@inner_kernel
 def _downwards(direction: Any, square: Any, occupied: Any) -> Any:
     """Squares in a direction of decreasing numbers up to the first piece; the first square ends any ray."""
     ray = RAYS[direction, square]
     return ray ^ RAYS[direction, highest(ray & occupied | _FIRST)]
 
 
-@kernel
+@inner_kernel
 def slides(square: Any, occupied: Any, kind: Any) -> Any:
     """Squares that a rook (``kind`` 0) or a bishop (1) attacks, including the first piece on each line."""
     up = _upwards(kind, square, occupied) | _upwards(7 if kind == BISHOP else 2, square, occupied)

@@ -18,7 +18,7 @@ from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel, kernel
 
 _WHITE_KING, _BLACK_KING = 6, 12
 """The engine's codes: 0 is an empty square, 1 to 12 are the pieces of the schema, a rook two before its king."""
@@ -123,13 +123,13 @@ def _castling_rooks(games: Games, game: int) -> int:
         return 0
 
 
-@kernel
+@inner_kernel
 def _stored(rank: np.uint64) -> np.uint64:
     """A rank of the engine's codes with those of the schema: Black's are two higher."""
     return rank + ((rank + _BLACKS & _HIGH_BITS) >> np.uint64(6))
 
 
-@kernel
+@inner_kernel
 def _squares_of(board: Bytes, piece: int) -> np.uint64:
     """Bitboard of the squares where a piece of the engine is."""
     found = np.uint64(0)
@@ -138,7 +138,7 @@ def _squares_of(board: Bytes, piece: int) -> np.uint64:
     return found
 
 
-@kernel
+@inner_kernel
 def _rights(rooks: np.uint64, board: Bytes) -> int:
     """Stored castling rights, by the side of its king on which each castling rook is."""
     rights = 0
@@ -160,7 +160,7 @@ def _rights(rooks: np.uint64, board: Bytes) -> int:
     return rights
 
 
-@kernel
+@inner_kernel
 def _castling_rook(boards: Bytes, before: int, origin: int, target: int) -> int:
     """Square of the rook with which a king castles from ``origin`` to ``target``; -1 if the move is another."""
     king = boards[before, origin]

@@ -26,7 +26,7 @@ from outofcore.domains.chess.bitboards import (
     slides,
 )
 from outofcore.domains.chess.squares import to_bitboards, unpack_ranks
-from outofcore.system.compilation import kernel, njit
+from outofcore.system.compilation import inner_kernel, njit
 
 MOST_MOVES = 256
 """Room for the moves of any position; the known maximum is 218."""
@@ -59,7 +59,7 @@ def mark_legal(squares: Any, states: Any, flips: Any, index: Any, mask: Any) -> 
             mask[position, index[codes[n] ^ flips[position]]] = True
 
 
-@kernel
+@inner_kernel
 def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any) -> Any:
     """Write the legal moves of one position, seen from the side to move, and return their number.
 
@@ -121,7 +121,7 @@ def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any
     return count
 
 
-@kernel
+@inner_kernel
 def _attacks(pieces: Any, occupied: Any) -> Any:
     """All squares that the other side attacks; its pawns move down."""
     attacked = KING[lowest(pieces[5])] if pieces[5] != 0 else _NOWHERE
@@ -141,7 +141,7 @@ def _attacks(pieces: Any, occupied: Any) -> Any:
     return attacked
 
 
-@kernel
+@inner_kernel
 def _pinned(king: Any, own_pieces: Any, enemy_pieces: Any, diagonal: Any, straight: Any) -> Any:
     """Own pieces that alone shield the king from a check."""
     snipers = (slides(king, enemy_pieces, BISHOP) & diagonal) | (slides(king, enemy_pieces, ROOK) & straight)
@@ -155,7 +155,7 @@ def _pinned(king: Any, own_pieces: Any, enemy_pieces: Any, diagonal: Any, straig
     return pinned
 
 
-@kernel
+@inner_kernel
 def _castling(
     codes: Any, count: Any, king: Any, own: Any, straight: Any, occupied: Any, attacked: Any, castling: Any
 ) -> Any:
@@ -183,7 +183,7 @@ def _castling(
     return count
 
 
-@kernel
+@inner_kernel
 def _en_passant(codes: Any, count: Any, king: Any, own: Any, enemy: Any, occupied: Any, file: Any) -> Any:
     """Captures en passant; tried on the board, since two pawns leave a line at once."""
     to_square, captured = 40 + file, 32 + file
@@ -205,7 +205,7 @@ def _en_passant(codes: Any, count: Any, king: Any, own: Any, enemy: Any, occupie
     return count
 
 
-@kernel
+@inner_kernel
 def _write(codes: Any, count: Any, square: Any, reach: Any) -> Any:
     while reach != 0:
         codes[count] = square | lowest(reach) << 6
@@ -214,7 +214,7 @@ def _write(codes: Any, count: Any, square: Any, reach: Any) -> Any:
     return count
 
 
-@kernel
+@inner_kernel
 def _write_pawn(codes: Any, count: Any, square: Any, reach: Any) -> Any:
     if square < 48:
         return _write(codes, count, square, reach)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.bitboards import upside_down
-from outofcore.system.compilation import kernel, njit
+from outofcore.system.compilation import inner_kernel, kernel, njit
 
 KING, ROOK, BLACK = 6, 4, 8
 _ONES = np.uint64(0x0101_0101_0101_0101)
@@ -27,7 +27,7 @@ def as_words(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(squares).reshape(len(squares), 32).view(np.uint64)
 
 
-@kernel
+@inner_kernel
 def unpack_ranks(squares: Any, turned: Any, mirrored: Any, ranks: Any) -> None:
     """Fill ``ranks`` (8,), a byte per square, from rank 1 or, ``turned``, rank 8; from file a or, ``mirrored``, h."""
     for rank in range(8):
@@ -35,7 +35,7 @@ def unpack_ranks(squares: Any, turned: Any, mirrored: Any, ranks: Any) -> None:
         ranks[7 - rank if turned else rank] = upside_down(word) if mirrored else word
 
 
-@kernel
+@inner_kernel
 def to_bitboards(ranks: Any, boards: Any) -> None:
     """Fill ``boards`` (12,): pawns, knights, bishops, rooks, queens and king of White, then of Black."""
     one, two, four, black = _with_bit(ranks, 0), _with_bit(ranks, 1), _with_bit(ranks, 2), _with_bit(ranks, 3)
@@ -56,7 +56,7 @@ def bitboards(squares: Any) -> Any:
     return boards
 
 
-@kernel
+@inner_kernel
 def _with_bit(ranks: Any, number: Any) -> Any:
     """Squares whose piece has a bit set."""
     found = np.uint64(0)

@@ -9,7 +9,7 @@ import numpy as np
 from outofcore.domains.chess.legal import NO_FILE
 from outofcore.domains.chess.schema import CODES
 from outofcore.domains.chess.squares import BLACK, KING, ROOK, piece_at, unpack_ranks
-from outofcore.system.compilation import kernel, njit
+from outofcore.system.compilation import inner_kernel, kernel, njit
 
 _PIECES = np.array(list(CODES.values()), np.uint8)
 
@@ -45,7 +45,7 @@ def draw_planes(squares: Any, states: Any, mover: Any, mirrored: Any, planes: An
                 planes[n, 17, _skipped(states[n], turned, mirrored[n])] = 1
 
 
-@kernel
+@inner_kernel
 def _flag(state: Any, turned: Any, plane: Any) -> Any:
     """Whether one of planes 12 to 16 is set."""
     if plane == 12:
@@ -54,7 +54,7 @@ def _flag(state: Any, turned: Any, plane: Any) -> Any:
     return state[1] >> (right ^ 2 if turned else right) & 1 != 0
 
 
-@kernel
+@inner_kernel
 def _skipped(state: Any, turned: Any, mirrored: Any) -> Any:
     """Square that a pawn has just skipped, as it is shown."""
     rank = 2 if state[0] != 0 and not turned else 5

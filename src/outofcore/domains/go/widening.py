@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel, kernel
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 """The 8 points of a packed byte, one byte each."""
@@ -32,7 +32,7 @@ class Tensors(NamedTuple):
     number: npt.NDArray[np.int64]  # (samples,)
 
 
-@kernel
+@inner_kernel
 def _draw(packed: Any, plane: Any) -> None:
     """Fill a plane in stored orientation."""
     for place in range(len(plane) >> 3):
@@ -43,7 +43,7 @@ def _draw(packed: Any, plane: Any) -> None:
         plane[point] = _BYTES[packed[point >> 3], point & 7]
 
 
-@kernel
+@inner_kernel
 def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
     """Fill a plane with each point taken from ``points``; ``scratch`` holds all bits followed by zeros."""
     for place in range(len(packed)):

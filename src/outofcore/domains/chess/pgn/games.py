@@ -57,7 +57,7 @@ from outofcore.domains.chess.pgn.lexis import (
 )
 from outofcore.domains.chess.pgn.notes import Notes, clear, new_notes, read_engine_comment, read_note
 from outofcore.domains.chess.pgn.remarks import is_remark, move_bounds
-from outofcore.system.compilation import kernel, variable
+from outofcore.system.compilation import inner_kernel, kernel, variable
 
 TAGS = (
     "Event",
@@ -197,7 +197,7 @@ def read_games(
     return games._replace(notes=notes, **{name: getattr(games, name)[:length] for name, length in lengths.items()})
 
 
-@kernel
+@inner_kernel
 def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
     """Row of ``data[i:j]`` in the names, or -1."""
     for row in range(names.shape[0]):
@@ -211,7 +211,7 @@ def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def _is_quoted_event(data: Bytes, i: int) -> bool:
     """Whether a tag named Event opens at ``i``, its value in quotes."""
     end = tag_name_end(data, i) if data[i] == ord("[") else 0
@@ -235,7 +235,7 @@ def _read(games: Games, bounds: Any, engine_comments: Any) -> int:
     return int(count)
 
 
-@kernel
+@inner_kernel
 def _read_file(
     data: Bytes, i: int, games: Games, count: int, token: int, written: int, engine_comments: Any
 ) -> tuple[int, int, int]:

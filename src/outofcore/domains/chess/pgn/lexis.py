@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel, kernel
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -51,7 +51,7 @@ def decoded(text: bytes) -> str:
         return text.decode("latin-1")
 
 
-@kernel
+@inner_kernel
 def same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
     """Whether ``data[i:j]`` equals ``data[k:end]``."""
     if j - i != end - k:
@@ -62,7 +62,7 @@ def same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def line_end(data: Bytes, i: int) -> int:
     """Index of the end of the line containing ``i``."""
     while i < data.size and KIND[data[i]] != LINE_END:
@@ -70,7 +70,7 @@ def line_end(data: Bytes, i: int) -> int:
     return i
 
 
-@kernel
+@inner_kernel
 def token_end(data: Bytes, i: int) -> int:
     """Index after the token that begins at ``i``; ``*`` is a token by itself."""
     if data[i] == ord("*"):
@@ -80,13 +80,13 @@ def token_end(data: Bytes, i: int) -> int:
     return i
 
 
-@kernel
+@inner_kernel
 def is_digit(c: int) -> bool:
     """Whether a byte is an ASCII digit."""
     return ord("0") <= c <= ord("9")
 
 
-@kernel
+@inner_kernel
 def has_letter(data: Bytes, i: int, j: int) -> bool:
     """Whether a token contains a letter, as moves do and move numbers do not."""
     for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
@@ -95,7 +95,7 @@ def has_letter(data: Bytes, i: int, j: int) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def nag_end(data: Bytes, i: int) -> int:
     """Index after the numeric annotation glyph (``$14``) that begins at ``i``."""
     i += 1
@@ -104,7 +104,7 @@ def nag_end(data: Bytes, i: int) -> int:
     return i
 
 
-@kernel
+@inner_kernel
 def is_byte_order_mark(data: Bytes, i: int) -> bool:
     """Whether there is a UTF-8 byte-order mark at ``i``."""
     return i + 2 < data.size and (
@@ -112,7 +112,7 @@ def is_byte_order_mark(data: Bytes, i: int) -> bool:
     )
 
 
-@kernel
+@inner_kernel
 def is_glued(data: Bytes, i: int) -> bool:
     """Whether the ``$`` at ``i`` begins a word (``$exd5``), which is not a move, rather than a glyph."""
     j = i + 1
@@ -121,7 +121,7 @@ def is_glued(data: Bytes, i: int) -> bool:
     return bool(KIND[data[j]] == TOKEN and not is_digit(data[j]))
 
 
-@kernel
+@inner_kernel
 def _dash_end(data: Bytes, i: int, j: int) -> int:
     """Index after the hyphen or dash at ``i``, in UTF-8 or Latin-1 (as Windows has it), before ``j``; else ``i``."""
     if i < j and (data[i] == ord("-") or data[i] == 0x96 or data[i] == 0x97):
@@ -134,7 +134,7 @@ def _dash_end(data: Bytes, i: int, j: int) -> int:
     return i
 
 
-@kernel
+@inner_kernel
 def _half_end(data: Bytes, i: int, j: int) -> int:
     """Index after the ``1/2`` or ``½`` at ``i``, before ``j``; else ``i``."""
     if i + 2 < j and data[i] == ord("1") and data[i + 1] == ord("/") and data[i + 2] == ord("2"):
@@ -160,7 +160,7 @@ def result_code(data: Bytes, i: int, j: int) -> int:
     return DRAW if half > i and dash > half and dash < j and _half_end(data, dash, j) == j else NO_RESULT
 
 
-@kernel
+@inner_kernel
 def tag_name_end(data: Bytes, i: int) -> int:
     """Index after the name of the tag whose bracket is at ``i``; 0 if it is not a tag."""
     j = i + 1
@@ -172,7 +172,7 @@ def tag_name_end(data: Bytes, i: int) -> int:
     return j if KIND[c] == BLANK or KIND[c] == LINE_END or c == ord('"') or c == ord("]") else 0
 
 
-@kernel
+@inner_kernel
 def _quote(data: Bytes, i: int) -> int:
     """Index of the quote at ``i`` or after the blanks there; -1 if there is none."""
     while i < data.size and KIND[data[i]] == BLANK:
@@ -180,7 +180,7 @@ def _quote(data: Bytes, i: int) -> int:
     return i if i < data.size and data[i] == ord('"') else -1
 
 
-@kernel
+@inner_kernel
 def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int, bool]:
     """Span of a tag's value, to the first quote before a closing bracket, or -1; the index after the tag.
 
@@ -204,7 +204,7 @@ def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int, bool]:
     return begin, i, i, False
 
 
-@kernel
+@inner_kernel
 def is_word(data: Bytes, i: int, j: int) -> bool:
     """Whether a token can be a move, number or word, and no tag or escape."""
     if data[i] == ord("[") or data[i] == ord("%"):
@@ -218,7 +218,7 @@ def is_word(data: Bytes, i: int, j: int) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def is_move_one(data: Bytes, i: int) -> bool:
     """Whether ``1.``, not ``1...``, is at ``i``, with or without a blank before the dots."""
     if i + 2 >= data.size or data[i] != ord("1") or data[i + 1] != ord("."):
@@ -229,7 +229,7 @@ def is_move_one(data: Bytes, i: int) -> bool:
     return j < data.size and data[j] != ord(".")
 
 
-@kernel
+@inner_kernel
 def black_begins(data: Bytes, i: int, j: int) -> bool:
     """Whether Black is to move in the position in FEN that is ``data[i:j]``; of nothing, White is."""
     for word in range(2):
@@ -242,7 +242,7 @@ def black_begins(data: Bytes, i: int, j: int) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def first_move_number(data: Bytes, i: int, j: int) -> int:
     """Number of the first move by the position in FEN that is ``data[i:j]``; 1 if it has none."""
     number, field = 0, 0
@@ -257,7 +257,7 @@ def first_move_number(data: Bytes, i: int, j: int) -> int:
     return max(number, 1)
 
 
-@kernel
+@inner_kernel
 def move_number(data: Bytes, i: int, j: int) -> int:
     """The move number with which the token ``data[i:j]`` begins; 0 if it has none."""
     number = 0
@@ -267,7 +267,7 @@ def move_number(data: Bytes, i: int, j: int) -> int:
     return number if number < 10_000 and (i == j or data[i] == ord(".")) else 0
 
 
-@kernel
+@inner_kernel
 def is_of_black(data: Bytes, i: int, j: int) -> bool:
     """Whether a token begins with two dots or a number and two, which come before a move of Black."""
     while i < j and is_digit(data[i]):
@@ -275,7 +275,7 @@ def is_of_black(data: Bytes, i: int, j: int) -> bool:
     return i + 1 < j and data[i] == ord(".") and data[i + 1] == ord(".")
 
 
-@kernel
+@inner_kernel
 def is_like_a_move(data: Bytes, i: int, j: int) -> bool:
     """Whether a token may be a move or its number: it has a digit, or is castling or a null move."""
     if j - i >= 2 and (data[i + 1] == ord("-") and (data[i] == ord("-") or data[i] == ord("O"))):

@@ -24,7 +24,7 @@ from outofcore.domains.chess.schema import (
     NO_EVALUATION,
     NO_MATE,
 )
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel
 
 MOST_DIGITS = 10
 NO_SPACES = (0x00, 0x1A)
@@ -52,20 +52,20 @@ def new_notes(count: int) -> Notes:
     )
 
 
-@kernel
+@inner_kernel
 def clear(notes: Notes, move: int) -> None:
     """Mark all notes of a move as missing."""
     notes.clock[move], notes.spent[move] = NO_CLOCK, NO_CLOCK
     notes.evaluation[move], notes.mate[move], notes.searched[move] = NO_EVALUATION, NO_MATE, False
 
 
-@kernel
+@inner_kernel
 def _is_evaluated(notes: Notes, move: int) -> bool:
     """Whether a move has an evaluation, as centipawns or as a mate."""
     return bool(notes.evaluation[move] != NO_EVALUATION or notes.mate[move] != NO_MATE)
 
 
-@kernel
+@inner_kernel
 def _digits(data: Bytes, i: int) -> tuple[int, int]:
     """The number at ``i``, capped below 10**15, and the index after it."""
     value = 0
@@ -75,7 +75,7 @@ def _digits(data: Bytes, i: int) -> tuple[int, int]:
     return value, i
 
 
-@kernel
+@inner_kernel
 def _fraction(data: Bytes, i: int) -> tuple[int, int]:
     """Hundredths after a point at ``i - 1``, further digits truncated, and the index after them."""
     hundredths, weight = 0, 10
@@ -86,7 +86,7 @@ def _fraction(data: Bytes, i: int) -> tuple[int, int]:
     return hundredths, i
 
 
-@kernel
+@inner_kernel
 def _clock(data: Bytes, i: int) -> int:
     """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if invalid."""
     total = 0
@@ -106,7 +106,7 @@ def _clock(data: Bytes, i: int) -> int:
     return min(total * 100 + hundredths, LARGEST_CLOCK)
 
 
-@kernel
+@inner_kernel
 def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
     """Centipawns and moves to mate of the ``-1.25]`` or ``#-3]`` at ``i``, with or without a depth."""
     nothing = (NO_EVALUATION, NO_MATE)
@@ -140,7 +140,7 @@ def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
     return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE
 
 
-@kernel
+@inner_kernel
 def _after_space(data: Bytes, i: int) -> int:
     """The index after the white space at ``i``, one blank or a line break with the blanks around it; else ``i``."""
     j, breaks = i, False
@@ -150,7 +150,7 @@ def _after_space(data: Bytes, i: int) -> int:
     return j if breaks or (j == i + 1 and data[i] not in NO_SPACES) else i
 
 
-@kernel
+@inner_kernel
 def read_note(data: Bytes, i: int, notes: Notes, move: int) -> None:
     """Read the ``[%`` note at ``i`` as one of a move, unless already set."""
     i += 2
@@ -172,7 +172,7 @@ def read_note(data: Bytes, i: int, notes: Notes, move: int) -> None:
             notes.evaluation[move], notes.mate[move] = _evaluation(data, value)
 
 
-@kernel
+@inner_kernel
 def _score(data: Bytes, i: int) -> tuple[int, int, int]:
     """Centipawns and moves to mate of the ``-1.25`` or ``-M8`` at ``i``, and the index after it; ``i`` if invalid."""
     j, sign = i, 1
@@ -192,7 +192,7 @@ def _score(data: Bytes, i: int) -> tuple[int, int, int]:
     return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE, k
 
 
-@kernel
+@inner_kernel
 def _spaces_end(data: Bytes, i: int) -> int:
     """Index after the white space at ``i``."""
     while i < data.size and (KIND[data[i]] == BLANK or KIND[data[i]] == LINE_END):
@@ -200,7 +200,7 @@ def _spaces_end(data: Bytes, i: int) -> int:
     return i
 
 
-@kernel
+@inner_kernel
 def _engine_time(data: Bytes, i: int) -> int:
     """Centiseconds of the ``12 0.29s`` or ``12, 0.29s`` (depth and time) at ``i``; ``NO_CLOCK`` if invalid."""
     _, depth_end = _digits(data, i)
@@ -215,7 +215,7 @@ def _engine_time(data: Bytes, i: int) -> int:
     return min(seconds * 100 + hundredths, LARGEST_CLOCK) if end < data.size and data[end] == ord("s") else NO_CLOCK
 
 
-@kernel
+@inner_kernel
 def read_engine_comment(data: Bytes, i: int, mover_sign: int, notes: Notes, move: int) -> None:
     """Read the notes of a move in the comment after the brace at ``i``, unless already set or in brackets.
 

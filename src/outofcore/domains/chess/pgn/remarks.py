@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from outofcore.domains.chess.pgn.lexis import Bytes, is_digit
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel
 
 WORDS = ("N", "D", "TN", "RR", "ep", "e.p", "ch", "dbl", "dis", "mate", "novelty", "diagram")
 """Skipped after a move; those that begin like a promotion only if separated by a blank or a sign."""
@@ -37,7 +37,7 @@ ENDS_WORD = _table(bytes(ord(word[-1]) for word in WORDS))
 WORD_TABLE = _word_table()
 
 
-@kernel
+@inner_kernel
 def _sign(data: Bytes, i: int, j: int) -> int:
     """Bytes of the sign (punctuation, no chess piece) that ends before ``j``, or 0; the word begins at ``i``."""
     c = data[j - 1]
@@ -52,7 +52,7 @@ def _sign(data: Bytes, i: int, j: int) -> int:
     return 1 if c >= 0xA0 and (j - i < 2 or data[j - 2] < 0x80) else 0
 
 
-@kernel
+@inner_kernel
 def _word(data: Bytes, i: int, j: int) -> int:
     """Length of the longest word of the table that ends before ``j``, or 0; the text begins at ``i``."""
     longest = 0
@@ -72,14 +72,14 @@ def _word(data: Bytes, i: int, j: int) -> int:
     return longest
 
 
-@kernel
+@inner_kernel
 def _is_divided(data: Bytes, i: int, j: int) -> bool:
     """Whether a sign before ``j`` separates what follows from the move; ``e8=N`` is a promotion."""
     sign = _sign(data, i, j)
     return sign > 0 and not (data[j - 1] == ord("=") and (j - 1 == i or _sign(data, i, j - 1) == 0))
 
 
-@kernel
+@inner_kernel
 def move_end(data: Bytes, i: int, j: int) -> int:
     """Index after the move that begins the word ``data[i:j]``; ``i`` if the word consists of signs."""
     end = j
@@ -98,13 +98,13 @@ def move_end(data: Bytes, i: int, j: int) -> int:
     return end
 
 
-@kernel
+@inner_kernel
 def is_remark(data: Bytes, i: int, j: int) -> bool:
     """Whether ``data[i:j]``, without trailing signs, is one of the words."""
     return j > i and _word(data, i, j) == j - i
 
 
-@kernel
+@inner_kernel
 def move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
     """The move in a token without number and remarks; four zeros are a null move, as in python-chess."""
     k, zeros = i, 0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.system.compilation import kernel
+from outofcore.system.compilation import inner_kernel, kernel
 
 Cells = npt.NDArray[np.int8]
 Bits = npt.NDArray[np.uint8]
@@ -143,7 +143,7 @@ def play(board: Board, cell: int, colour: int) -> tuple[int, int, int]:
     return captured, 0, NO_KO
 
 
-@kernel
+@inner_kernel
 def remove_dead(board: Board) -> int:
     """Remove all chains without liberties at once, as after setup; returns the number of stones."""
     cells, stones, dead = board.cells, board.stones, board.notes

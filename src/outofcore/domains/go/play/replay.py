@@ -25,7 +25,7 @@ from outofcore.domains.go.play.board import (
 )
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY, plane_bytes
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, MainLines
-from outofcore.system.compilation import inlined_kernel, kernel, variable
+from outofcore.system.compilation import inlined_kernel, inner_kernel, kernel, variable
 
 MOST_MOVES = 32_767
 
@@ -107,7 +107,7 @@ def replay(games: MainLines, rules: Rules, filters: FilterSection) -> Played:
     return played._replace(**{name: getattr(played, name)[:rows] for name in ("stones", "state", "move")})
 
 
-@kernel
+@inner_kernel
 def _set_up(events: tuple[int, int], games: MainLines, size: int, board: Board) -> int:
     """Apply the setup of one node; returns 0 or the :class:`PlayResult` that forbids it."""
     kinds, points, given = games.kind, games.points, board.notes
@@ -128,13 +128,13 @@ def _set_up(events: tuple[int, int], games: MainLines, size: int, board: Board) 
     return _KEPT
 
 
-@kernel
+@inner_kernel
 def _situation(digest: Words, superko: int, to_play: int) -> Any:
     """Hash of the position, with the side to play if the superko rule requires it."""
     return digest[0] ^ (_WHITE_TO_PLAY if superko == 2 and to_play == 1 else _NOTHING)
 
 
-@kernel
+@inner_kernel
 def _seen_before(seen: Words, count: int, now: Any) -> bool:
     for earlier in range(count):  # noqa: SIM110 - any() of a generator cannot be compiled
         if seen[earlier] == now:
@@ -142,7 +142,7 @@ def _seen_before(seen: Words, count: int, now: Any) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: Words) -> int:
     """Append the board after setup to the record; returns the record's new end."""
     record[recorded] = -1
@@ -183,7 +183,7 @@ def _place(
     return -1, captured, ko
 
 
-@kernel
+@inner_kernel
 def _play_game(
     game: int,
     games: MainLines,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes, past_space
-from outofcore.system.compilation import kernel, variable
+from outofcore.system.compilation import inner_kernel, kernel, variable
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
@@ -62,7 +62,7 @@ def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     return games
 
 
-@kernel
+@inner_kernel
 def _coordinate(letter: int) -> int:
     """0 to 51 for a letter, else -1."""
     if 97 <= letter <= 122:
@@ -72,7 +72,7 @@ def _coordinate(letter: int) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
     """Parse a point, a pass (of a move) or a rectangle (of setup); returns whether it is valid."""
     setup = kind >= ADD_BLACK

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.system.compilation import kernel, njit, variable
+from outofcore.system.compilation import inner_kernel, njit, variable
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -80,7 +80,7 @@ class _Nesting(NamedTuple):
     roots: Ints  # (parentheses, 2): first of the last trees in each that all look like roots (-1: none), their number
 
 
-@kernel
+@inner_kernel
 def past_space(data: Bytes, at: int, stop: int) -> int:
     """The first byte from ``at`` on that is no space."""
     while at < stop and data[at] <= 32:
@@ -88,7 +88,7 @@ def past_space(data: Bytes, at: int, stop: int) -> int:
     return at
 
 
-@kernel
+@inner_kernel
 def _property(data: Bytes, at: int, stop: int) -> tuple[int, int]:
     """Code of the identifier's capitals (at most two) if a value follows, else 0; and the end of reading."""
     code = 0
@@ -107,7 +107,7 @@ def _property(data: Bytes, at: int, stop: int) -> tuple[int, int]:
     return 0, at
 
 
-@kernel
+@inner_kernel
 def _is_root(code: int) -> bool:
     for root in _ROOTS:  # noqa: SIM110 - any() of a generator cannot be compiled
         if root == code:
@@ -115,7 +115,7 @@ def _is_root(code: int) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _begins(data: Bytes, at: int, final: bool) -> int:  # noqa: FBT001
     """Whether a top-level game begins here: 1 yes, 0 no, -1 more bytes are needed."""
     stop = min(len(data), at + LOOK)
@@ -130,7 +130,7 @@ def _begins(data: Bytes, at: int, final: bool) -> int:  # noqa: FBT001
     return 1 if code and end < stop and (data[at] == OPEN or _is_root(code)) else 0
 
 
-@kernel
+@inner_kernel
 def _looks_like_root(data: Bytes, at: int, final: bool, in_value: bool) -> int:  # noqa: FBT001
     """Whether a tree begins here with a root property: 1 yes, 0 no, -1 more bytes are needed."""
     stop = min(len(data), at + LOOK)
@@ -147,7 +147,7 @@ def _looks_like_root(data: Bytes, at: int, final: bool, in_value: bool) -> int: 
     return _CUT_OFF if end >= stop and stop == len(data) and not final else answer
 
 
-@kernel
+@inner_kernel
 def _read_on(data: Bytes, before: int, final: bool, limit: int, floor: int, nesting: _Nesting) -> int:  # noqa: FBT001
     """Read until ``floor`` unclosed parentheses remain, or to ``limit``; returns how it ended."""
     state, opened, roots = nesting.state, nesting.opened, nesting.roots
@@ -191,7 +191,7 @@ def _read_on(data: Bytes, before: int, final: bool, limit: int, floor: int, nest
     return ending
 
 
-@kernel
+@inner_kernel
 def _closing(data: Bytes, at: int, stop: int) -> int:
     """End of a tree; -1 if it is not closed before ``stop``."""
     depth = 0
@@ -213,7 +213,7 @@ def _closing(data: Bytes, at: int, stop: int) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def _next_root(nesting: _Nesting, floor: int, least: int) -> int:
     """Start of the next game if the one at ``floor`` lacks a parenthesis; -1 if too few trees indicate it."""
     first, seen = -1, 0

@@ -9,10 +9,9 @@ from itertools import chain
 from pathlib import Path
 
 import tokenizers
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from outofcore.display.bar import Bar
 from outofcore.domains.text.documents.reading import Contents, OpenMember
 from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.documents.utf8 import first_wrong_byte, whole_characters
@@ -77,7 +76,7 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
         )
         raise ParamsError(message)
     learn = _bpe if section.tokenizer.kind == "bpe" else _characters
-    with _progress() as bar:
+    with Bar() as bar:
         text: str = learn(_shown(chain([first], chunks), files, bar), section).to_str()
     return text
 
@@ -103,13 +102,7 @@ def _characters(chunks: Iterator[str], section: TextSection) -> tokenizers.Token
     return tokenizer
 
 
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)
-
-
-def _shown(chunks: Iterator[str], files: Sequence[RawFile], bar: Progress) -> Iterator[str]:
+def _shown(chunks: Iterator[str], files: Sequence[RawFile], bar: Bar) -> Iterator[str]:
     """The chunks; a bar shows how much of the sample was read, then that the tokens are being learnt."""
     most = min(SAMPLE_BYTES, sum(file.bytes for file in files) or SAMPLE_BYTES)
     task = bar.add_task("tokenizer: reading a sample of the text", total=most)

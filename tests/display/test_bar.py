@@ -1,0 +1,37 @@
+"""A bar as a terminal shows it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+SHOWN = """
+from outofcore.conversion.progress import ConversionProgress
+from pathlib import Path
+with ConversionProgress("convert chess", 1000, Path("/")) as shown:
+    shown.update(420, 12_345_678, 12_345, 120_500_000_000)
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_nothing_of_a_conversion_is_cut(columns: int) -> None:
+    controller, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    command = [sys.executable, "-c", SHOWN]
+    subprocess.run(command, stdin=terminal, stderr=terminal, env=environment | {"TERM": "xterm"}, check=True)
+    os.close(terminal)
+    lines = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", os.read(controller, 65536).decode()).replace("\r", "\n").split("\n")
+    os.close(controller)
+    assert max(map(len, lines)) <= columns
+    bar = next(line for line in reversed(lines) if " %" in line)
+    assert re.fullmatch(r"convert chess [━╸╺]{4,} +42 % (-:--:--|\d:\d\d:\d\d) *", bar)
+    facts = " ".join(" ".join(lines[lines.index(bar) :]).split())
+    assert re.search(r"12,345,678 records \([\d,]+/s\), 12,345 rejected, 120.5 GB written, [\d.]+ [TG]B free", facts)
