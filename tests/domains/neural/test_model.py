@@ -224,6 +224,15 @@ def test_a_task_without_its_store_draws_responses_against_the_means_of_its_weigh
     assert float(sums[1]["class_predicted"].sum()) == pytest.approx(predicted.sum(), rel=1e-5)
 
 
+def test_figures_of_neurons_have_what_the_table_of_units_says():
+    named = replace(SESSIONS[1], units={"area": ("V1", "LM", "V1", None), "depth": (1.5, 2, 3, 4)})
+    task = NeuralTask((SESSIONS[0], named), section())
+    with torch.no_grad():
+        rows = task.plots(task.evaluate(batch(1)))["neurons"]
+    assert [row.get("area") for row in rows] == [None] * 3 + ["V1", "LM", "V1", None]
+    assert rows[4]["depth"] == 2
+
+
 def test_windows_and_sessions_are_asked_of_the_loader():
     assert NeuralTask(SESSIONS, section()).loader_options() == {"part": ("a", "b")}
     tensors = section(lags=5, transforms=[{"name": "difference"}]).tensors

@@ -22,8 +22,7 @@ def section(**source):
         ({"repeats": {"count": 2, "order": "together"}, "names": {"frame": "f"}}, "one response per frame"),
         ({"transforms": [{"name": "rotate"}]}, "'crop', 'downsample', 'normalise', 'difference'"),
         ({"bin_width": -1}, "greater than 0"),
-        ({"units": [{"column": "quality"}]}, "column 'quality' needs values, min or max"),
-        ({"units": [{"column": "quality", "values": ["good"]}]}, "name it as names.spike_times"),
+        ({"units": [{"column": ""}]}, "at least 1 character"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named(source, words):

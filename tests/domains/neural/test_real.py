@@ -237,7 +237,7 @@ def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, histor
         store,
         tmp_path / "run",
         tensors={"lags": 20, "history": history, "transforms": [{"name": "normalise", "mean": 0.16, "std": 0.125}]},
-        train={"learning_rate": 0.1, "schedule": "cosine", "epochs": 60, "weight_decay": 0.0, "batch_size": 1024},
+        train={"learning_rate": 0.03, "schedule": "cosine", "epochs": 150, "weight_decay": 0.0, "batch_size": 1024},
         device="cpu",
     )
     with gzip.open(neural / "grasshopper" / "stimulus1.txt.gz", "rt") as file:

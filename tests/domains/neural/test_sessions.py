@@ -5,7 +5,7 @@ import pytest
 import zarr
 
 from outofcore.domains.neural import DOMAIN
-from outofcore.domains.neural.params import NameSection
+from outofcore.domains.neural.params import NameSection, SourceSection
 from outofcore.domains.neural.sessions import find_sessions
 from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
@@ -15,7 +15,7 @@ NAMES = NameSection(stimulus="data/stim/*", responses="robs")
 
 def found(root, names=NAMES):
     files = find_files(root, "**/*", DOMAIN.suffixes, section="neural")
-    return files, find_sessions(files, names)
+    return files, find_sessions(files, SourceSection(names=names))
 
 
 def test_files_are_grouped_into_sessions(tmp_path):

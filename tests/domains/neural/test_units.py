@@ -1,7 +1,8 @@
-"""Units of an NWB file chosen by their columns."""
+"""Units chosen by their columns, and columns that are kept."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import h5py
@@ -10,7 +11,7 @@ import pynwb
 import pytest
 
 from outofcore.errors import RawInputError
-from tests.domains.neural.rig import convert, write_nwb
+from tests.domains.neural.rig import convert, save_session, write_nwb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
 
@@ -90,9 +91,86 @@ def test_conditions_that_fit_no_unit_cost_the_session_and_say_why(recording, con
         convert(recording[0], names=NAMES, bin_width=0.05, units=[condition])
 
 
-def test_other_formats_have_no_table_of_units(tmp_path):
+def test_columns_that_are_kept_name_the_neurons(recording):
+    kept = [{"column": "quality"}, {"column": "rate"}, {"column": "electrode_group"}, {"column": "kept"}]
+    result = convert(recording[0], names=NAMES, bin_width=0.05, units=[{"column": "cluster", "min": 2}, *kept])
+    (schema,) = result.schemas.values()
+    assert schema.attributes["units"] == [2, 3, 4, 5]
+    columns = schema.attributes["unit_columns"]
+    with pynwb.NWBHDF5IO(recording[0], "r") as io:
+        table = io.read().units.to_dataframe()[2:]
+    assert columns["quality"] == table["quality"].tolist()
+    assert columns["rate"] == [None if np.isnan(rate) else rate for rate in table["rate"]]
+    assert columns["electrode_group"] == [group.name for group in table["electrode_group"]]
+    assert columns["kept"] == table["kept"].tolist() == json.loads(json.dumps(columns["kept"]))
+
+
+@pytest.fixture
+def arrays():
+    generator = np.random.default_rng(2)
+    return {
+        "stim": generator.integers(0, 256, (80, 4, 4)).astype(np.uint8),
+        "F": generator.normal(size=(5, 80)),
+        "iscell": np.array([1, 0, 1, 1, 0]),
+        "area": np.array(["V1", "LM", "LM", "V1", "V1"], "S2"),
+        "mask": generator.integers(0, 2, (80, 5)).astype(np.uint8),
+    }
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "zarr"])
+def test_arrays_of_any_format_choose_columns_of_the_responses(arrays, tmp_path, kind):
+    if kind == "zarr":
+        arrays["area"] = np.arange(5)  # words in Zarr are of a type that zarr-python warns of
+    result = convert(
+        save_session(kind, tmp_path, arrays),
+        names={"stimulus": "stim", "responses": "F", "valid": "mask", "trial": None},
+        time_axis={"responses": 1},
+        units=[{"column": "iscell", "min": 0.5}, {"column": "area"}],
+    )
+    chosen, rows = [0, 2, 3], result.only.rows
+    assert np.array_equal(rows["dfs"], arrays["mask"][:, chosen])
+    assert np.array_equal(rows["robs"], np.where(rows["dfs"], arrays["F"].T[:, chosen], 0).astype(np.float32))
+    (schema,) = result.schemas.values()
+    assert schema.attributes["units"] == chosen
+    assert schema.attributes["unit_columns"]["area"] == arrays["area"][chosen].astype(schema_kind(kind)).tolist()
+
+
+def schema_kind(kind):
+    return int if kind == "zarr" else str
+
+
+def test_cells_of_a_folder_of_suite2p(arrays, tmp_path):
+    np.save(tmp_path / "stim.npy", arrays["stim"])
+    np.save(tmp_path / "spks.npy", arrays["F"].astype(np.float32))
+    np.save(tmp_path / "iscell.npy", np.stack([arrays["iscell"], [0.9, 0.2, 0.7, 0.6, 0.1]], 1))
+    result = convert(
+        tmp_path,
+        names={"stimulus": "stim", "responses": "spks", "trial": None},
+        time_axis={"responses": 1},
+        units=[{"column": "iscell[0]", "values": [1]}, {"column": "iscell[1]"}],
+    )
+    assert np.array_equal(result.only.rows["robs"], arrays["F"].T[:, [0, 2, 3]].astype(np.float32))
+    (schema,) = result.schemas.values()
+    assert schema.attributes["unit_columns"] == {"iscell[1]": [0.9, 0.7, 0.6]}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_neurons_of_one_vector_are_chosen_by_their_label(tmp_path, ordered):
+    generator = np.random.default_rng(3)
+    times, owner = np.sort(generator.uniform(0, 50, 900)), generator.choice([3, 17, 40, 41], 900)
+    if ordered:
+        order = np.lexsort((times, owner))
+        times, owner = times[order], owner[order]
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["stim"], file["times"], file["spikes"] = np.zeros((50, 2, 2), np.uint8), np.arange(50.0), np.arange(49.0)
-    names = {"stimulus": "stim", "frame_times": "times", "responses": None, "spike_times": "spikes", "trial": None}
-    with pytest.raises(RawInputError, match="is no table of units with a column 'quality', which only NWB files have"):
-        convert(tmp_path, names=names, bin_width=1.0, units=[{"column": "quality", "values": ["good"]}])
+        file["stim"], file["times"] = np.zeros((50, 2, 2), np.uint8), np.arange(50.0)
+        file["spikes"], file["clusters"] = times, owner
+    names = {"stimulus": "stim", "frame_times": "times", "responses": None, "trial": None}
+    names |= {"spike_times": "spikes", "spike_neurons": "clusters"}
+    label = {"column": "clusters"}
+    result = convert(tmp_path, names=names, bin_width=1.0, units=[label | {"values": [17, 41]}, label])
+    expected = [np.histogram(times[owner == each], np.arange(51))[0] for each in (17, 41)]
+    assert np.array_equal(result.only.rows["robs"], np.stack(expected, 1))
+    (schema,) = result.schemas.values()
+    assert schema.attributes["unit_columns"] == {"clusters": [17, 41]}
+    with pytest.raises(RawInputError, match="'clusters' alone, which is their label; there is no 'quality'"):
+        convert(tmp_path, names=names, bin_width=1.0, units=[{"column": "quality"}])

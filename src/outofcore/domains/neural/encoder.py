@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,11 @@ class SessionShape:
     spread: tuple[float, ...]  # (neurons,) standard deviation in the train split
     behavior_mean: tuple[float, ...] = ()  # (behaviors,) in the train split; empty: 0
     behavior_spread: tuple[float, ...] = ()  # (behaviors,) standard deviation in the train split; empty: 1
+    units: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the table of units, (neurons,) each
+
+    def unit(self, neuron: int) -> dict[str, Any]:
+        """What the table of units has on a neuron."""
+        return {name: column[neuron] for name, column in self.units.items()}
 
     @property
     def planes(self) -> int:

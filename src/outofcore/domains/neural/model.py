@@ -84,7 +84,8 @@ def _shape(
     except ValueError as error:
         message = f"neural.tensors.transforms: session {part}: {error}"
         raise ParamsError(message) from error
-    return SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], **moments)
+    units = attributes.get("unit_columns", {})
+    return SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], units=units, **moments)
 
 
 class NeuralTask(Task):
@@ -251,7 +252,8 @@ class NeuralTask(Task):
                     )
             first = self.first_neuron[number]
             neurons += [
-                {"session": session.name, "neuron": float(neuron), "correlation": float(related[first + neuron])}
+                {"session": session.name, "neuron": float(neuron), **session.unit(neuron)}
+                | {"correlation": float(related[first + neuron])}
                 for neuron in range(session.neurons)
             ]
         return {"responses": responses, "neurons": neurons}

@@ -56,21 +56,22 @@ class NameSection(Section):
 
 
 class UnitCondition(Section):
-    """What a column of the table of units must have."""
+    """What a column of the table of units must have; with the column alone, its values are kept in the store."""
 
-    column: str = Field(min_length=1, description="quality, location, firing_rate, ...; a group counts by its name")
+    column: str = Field(
+        min_length=1,
+        description="quality, location; in other formats than NWB an array with an entry per neuron, or spike_neurons",
+    )
     values: tuple[str | bool | int | float, ...] | None = Field(
         None, description="one of these words, in which * and ? stand for any characters, or numbers"
     )
     min: float | None = Field(None, description="a number of at least this")
     max: float | None = Field(None, description="a number of at most this")
 
-    @model_validator(mode="after")
-    def _conditional(self) -> UnitCondition:
-        if self.values is None and self.min is None and self.max is None:
-            message = f"units: column {self.column!r} needs values, min or max"
-            raise ValueError(message)
-        return self
+    @property
+    def kept(self) -> bool:
+        """Whether it is no condition: all units have the column's values in the store."""
+        return self.values is None and self.min is None and self.max is None
 
 
 class AxisSection(Section):
@@ -112,7 +113,7 @@ class SourceSection(Section):
     time_unit: TimeUnit = Field("s", description="unit of all times in the files; NWB always has seconds")
     spike_unit: TimeUnit | None = Field(None, description="unit of the spike times, where it is another")
     units: tuple[UnitCondition, ...] = Field(
-        (), description="which units of an NWB file are read: those that meet every condition"
+        (), description="which neurons are read, those that meet every condition; and which columns of them are kept"
     )
     first_frame: Literal[0, 1] = Field(0, description="number of the first frame in names.frame")
     trial_bins: int = Field(1024, ge=1, le=2**31, description="bins of a trial where the files mark no trials")
@@ -126,6 +127,12 @@ class SourceSection(Section):
     response_dtype: ResponseType = Field("float32", description="stored type of a response; counts fit uint8 or uint16")
     transforms: Transforms = Field((), description="applied to the frames once, before they are stored")
 
+    @property
+    def arrays(self) -> list[str]:
+        """Names and patterns of everything that is read."""
+        named = (name for name in self.names.model_dump().values() if name is not None)
+        return [*named, *(condition.column for condition in self.units)]
+
     @model_validator(mode="after")
     def _consistent(self) -> SourceSection:
         signed = [each.name for each in self.transforms if each.name in SIGNED]
@@ -134,9 +141,6 @@ class SourceSection(Section):
             raise ValueError(message)
         if self.repeats is not None and (self.names.frame is not None or self.bin_width is not None):
             message = "repeats expects one response per frame: leave out names.frame and bin_width"
-            raise ValueError(message)
-        if self.units and (self.names.spike_times is None or self.names.spike_neurons is not None):
-            message = "units chooses rows of a table of units: name it as names.spike_times, without spike_neurons"
             raise ValueError(message)
         if self.first_frame and self.names.frame is None:
             message = "first_frame is the first number in names.frame, which is null"

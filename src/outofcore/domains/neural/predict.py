@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from outofcore.domains.domain import Section
+from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.transforms import transformed_shape
@@ -40,7 +41,7 @@ def rows(
     session's shape is not that of training.
     """
     del options
-    _check_shape(task, store, part)
+    shape = _known_shape(task, store, part)
     table, trials = store.rows(SPLIT, part), store.sequences(SPLIT, part)
     window = task.section.tensors.window
     starts, lengths, labels, offsets = (trials[name].read() for name in ("start", "length", "trial", "offset"))
@@ -63,12 +64,14 @@ def rows(
                     "trial": int(labels[number]),
                     "bin": int(offsets[number]) + bin_,
                     "neuron": neuron,
+                    **shape.unit(neuron),
                     "rate": expected,
                     "response": response[neuron] if counts[neuron] else None,
                 }
 
 
-def _check_shape(task: NeuralTask, store: Store, part: str) -> None:
+def _known_shape(task: NeuralTask, store: Store, part: str) -> SessionShape:
+    """The session as the model knows it, which the store's must equal."""
     (known,) = (session for session in task.sessions if session.name == part)
     attributes = store.part_attributes(part)
     shape = transformed_shape(tuple(attributes["frame_shape"]), task.section.tensors.transforms)
@@ -80,3 +83,4 @@ def _check_shape(task: NeuralTask, store: Store, part: str) -> None:
                 "the model does not know needs another name"
             )
             raise RawInputError(message)
+    return known

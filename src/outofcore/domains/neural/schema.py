@@ -87,7 +87,9 @@ def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) 
         "trials": len(survey.trials),
     }
     if survey.units is not None:
-        attributes["units"] = list(survey.units)
+        attributes["units"] = list(survey.units.rows)
+        if survey.units.columns:
+            attributes["unit_columns"] = {name: list(column) for name, column in survey.units.columns.items()}
     if survey.clock is not None:
         attributes["clock"] = {
             "unit_in_file": source.time_unit if session.kind != "nwb" else "s",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import h5py
 
-from outofcore.domains.neural.params import NameSection
+from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import TEXT, FolderRecording, named_files
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
@@ -51,9 +51,9 @@ class Session:
     others: tuple[int, ...] = ()  # numbers of its further raw files
 
 
-def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]:
-    """Group raw files into sessions by their first file; a folder is one if it holds a file that ``names`` has."""
-    patterns = [named_files(name).parts for name in names.model_dump().values() if name is not None]
+def find_sessions(files: Sequence[RawFile], source: SourceSection) -> list[Session]:
+    """Group raw files into sessions by their first file; a folder is one if it holds a file that ``source`` names."""
+    patterns = [named_files(name).parts for name in source.arrays]
     grouped: dict[tuple[Format, Path, str], list[int]] = {}
     for number, file in enumerate(files):
         grouped.setdefault(_place(file, patterns), []).append(number)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from outofcore.domains.neural.clocks import (
     locate,
     valid_times,
 )
-from outofcore.domains.neural.params import SourceSection, UnitCondition
+from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import (
     Ints,
     RecordedArray,
@@ -31,6 +30,7 @@ from outofcore.domains.neural.recordings.arrays import (
     whole_numbers,
 )
 from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
+from outofcore.domains.neural.unit_table import Units, find_units
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Spikes:
     clocks: tuple[RecordedArray, ...]  # ascending times of each neuron, or of all neurons together
     labels: SpikeOwners | None = None  # set only if one vector of the file holds all neurons
     owners: RecordedArray | None = None  # label of each spike if ``clocks`` is one vector for all neurons
-    units: tuple[int, ...] | None = None  # rows of a table of units that were chosen
+    units: Units | None = None
     observed: tuple[Times, ...] | None = None  # when each neuron was, joined intervals; None: all the time
 
     @property
@@ -97,11 +97,18 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         if times.shape != owners.shape:
             message = f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
             raise SessionError(message, reason="unequal_length")
-        labels = labels or _labels(owners)
+        units = None
+        if labels is None:
+            labels = _labels(owners)
+            known = labels.known
+            units = find_units(source, len(known), lambda column: _own_label(column, source, known))
+            if units is not None:
+                chosen, bounds = list(units.rows), labels.bounds
+                labels = replace(labels, known=known[chosen], bounds=None if bounds is None else bounds[chosen])
         if labels.bounds is None:
-            return Spikes((listed_clock(times, unit),), labels, owners)
+            return Spikes((listed_clock(times, unit),), labels, owners, units)
         vectors = [part(times, start, stop) for start, stop in labels.bounds.tolist()]
-        return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), labels)
+        return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), labels, units=units)
     try:
         several = matching(recording, name).values() if "*" in name else ()
         vectors = [recording.array(each) for each in several] if "*" in name else recording.trains(name)
@@ -109,52 +116,24 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         vectors = []
     if not vectors:
         raise missing(recording, "spike_times", name)
-    units = _chosen(recording, name, source, len(vectors)) if source.units else None
+    units = find_units(source, len(vectors), lambda column: recording.column(name, column))
     observed = None if "*" in name else recording.observed(name)
     if units is not None:
-        vectors = [vectors[row] for row in units]
-        observed = observed and [observed[row] for row in units]
+        vectors = [vectors[row] for row in units.rows]
+        observed = observed and [observed[row] for row in units.rows]
     # MATLAB stores an empty train as 0 x 0 and others as columns.
     trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
     clocks = tuple(listed_clock(train, unit) for train in trains)
     return Spikes(clocks, units=units, observed=None if observed is None else tuple(observed))
 
 
-def _chosen(recording: Recording, name: str, source: SourceSection, count: int) -> tuple[int, ...]:
-    """Rows of the units that meet the conditions."""
-    met = np.ones(count, bool)
-    for condition in source.units:
-        column = recording.column(name, condition.column)
-        if column.shape != (count,):
-            message = f"source.units: {name}/{condition.column} has {len(column)} entries for {count} units"
-            raise SessionError(message, reason="unequal_length")
-        met &= _meeting(column, condition)
-    if not met.any():
-        message = f"source.units: none of {count} units meets the conditions"
-        raise SessionError(message, reason="no_units")
-    return tuple(np.flatnonzero(met).tolist())
-
-
-def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[np.bool_]:
-    if column.dtype.kind not in "biuf":
-        if condition.values is None or condition.min is not None or condition.max is not None:
-            message = f"source.units: {condition.column} holds words, which have no min or max; give values"
-            raise SessionError(message, reason="wrong_type")
-        wanted = [str(value).replace("[", "[[]") for value in condition.values]  # * and ? are the only wildcards
-        return np.array([any(fnmatchcase(str(word), value) for value in wanted) for word in column.tolist()], bool)
-    words = [value for value in condition.values or () if isinstance(value, str)]
-    if words:
-        message = f"source.units: {condition.column} holds numbers, got the word {words[0]!r}; write numbers unquoted"
-        raise SessionError(message, reason="wrong_type")
-    numbers = column.astype(np.float64)
-    met = np.ones(len(numbers), bool)
-    if condition.values is not None:
-        met &= np.isin(numbers, list(condition.values))
-    if condition.min is not None:
-        met &= numbers >= condition.min
-    if condition.max is not None:
-        met &= numbers <= condition.max
-    return met
+def _own_label(column: str, source: SourceSection, known: Ints) -> Ints:
+    """The labels themselves, the only column of neurons that nothing else lists."""
+    if column != source.names.spike_neurons:
+        message = f"source.units: the neurons of one vector of spikes have the column {source.names.spike_neurons!r} "
+        message += f"alone, which is their label; there is no {column!r}"
+        raise SessionError(message, reason="missing_field")
+    return known
 
 
 def _labels(owners: RecordedArray) -> SpikeOwners:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import Times, listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, unread
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.spikes import SpikeOwners, Spikes, find_spikes
+from outofcore.domains.neural.unit_table import Units, find_units
 
 OWN_UNIT = "source.time_unit is not the unit of the file"
 UNIT_OF_FORMAT = "the times of this format are in {}, and those of this file are not: correct them in the file"
@@ -45,6 +46,7 @@ class Streams:
     indexed: bool
     samples: Track | None  # responses (samples, neurons) or (samples,); None if there are spikes
     spikes: Spikes | None
+    units: Units | None  # neurons that were chosen
     behavior: Track | None  # (samples, variables) or (samples,)
     valid: RecordedArray | None  # response mask
     trial: RecordedArray | None
@@ -102,7 +104,16 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
         array = _repeated(frames.shape[0], source.repeats)
     shown = _track(recording, array, names.frame or names.stimulus, "frame_times", source)
     samples = _samples(recording, "responses", "sample_times", source, arrays)
-    spikes = find_spikes(recording, source, labels) if samples is None else None
+    valid = _table(recording, "valid", source, arrays)
+    if samples is None:
+        spikes = find_spikes(recording, source, labels)
+        units = spikes.units
+    else:
+        spikes, neurons, responses = None, samples.array.columns, names.responses or ""
+        units = find_units(source, neurons, lambda column: recording.column(responses, column))
+        if units is not None:
+            samples = replace(samples, array=columns_of(samples.array, units.rows))
+            valid = valid if valid is None or valid.columns != neurons else columns_of(valid, units.rows)
     streams = Streams(
         frames=frames,
         frame_shape=shape,
@@ -110,8 +121,9 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
         indexed=names.frame is not None or source.repeats is not None,
         samples=samples,
         spikes=spikes,
+        units=units,
         behavior=_samples(recording, "behavior", "behavior_times", source, arrays),
-        valid=_table(recording, "valid", source, arrays),
+        valid=valid,
         trial=find_array(recording, "trial", names.trial) if names.trial is not None else None,
         repeat=arrays.get("repeat")
         or (find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None),
@@ -120,7 +132,7 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
         unit_advice=OWN_UNIT if recording.unit is None else UNIT_OF_FORMAT.format(recording.unit),
         invalid=recording.invalid_times(),
         streamed=recording.streamed,
-        unread=unread(recording, [*recording.always_read, *filter(None, names.model_dump().values())]),
+        unread=unread(recording, [*recording.always_read, *source.arrays]),
     )
     _check_mask(streams, clocked=source.bin_width is not None)
     if source.bin_width is None:

@@ -23,6 +23,7 @@ from outofcore.domains.neural.splits import divide, listed
 from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials, has_intervals
+from outofcore.domains.neural.unit_table import Units
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
 
@@ -61,14 +62,14 @@ class SessionSurvey:
     longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
     fingerprint: bytes  # equal for sessions of equal content
     labels: SpikeOwners | None  # if one vector holds the spikes of all neurons
-    units: tuple[int, ...] | None  # rows of a table of units that were chosen
+    units: Units | None  # that were chosen
     pictures: Pictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
     starts_at: int | None = None  # lowest number of a picture in names.frame
     unread: tuple[str, ...] = ()  # arrays that no setting names
 
     def slim(self) -> SessionSurvey:
         """A copy without the list of trials, small enough to send with every unit."""
-        return replace(self, trials=self.trials[:0], rejects=(), counts={}, pictures=None, unread=())
+        return replace(self, trials=self.trials[:0], rejects=(), counts={}, units=None, pictures=None, unread=())
 
 
 def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
@@ -122,7 +123,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         longest,
         _fingerprint(streams, bins),
         streams.spikes.labels if streams.spikes is not None else None,
-        streams.spikes.units if streams.spikes is not None else None,
+        streams.units,
     )
 
 
@@ -246,7 +247,8 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     ratio = _reach(timed) / _reach([frames])
     rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in timed)) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10
-    fastest = FASTEST_RATE if streams.spikes.neurons > 1 else FASTEST_VECTOR
+    others = streams.units is not None and streams.spikes.owners is not None  # of which no spike is stored
+    fastest = FASTEST_RATE if streams.spikes.neurons > 1 and not others else FASTEST_VECTOR
     if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > fastest):
         advice = streams.unit_advice
         if advice == OWN_UNIT:
@@ -296,7 +298,7 @@ def survey_sessions(files: Sequence[RawFile], section: NeuralSection) -> Session
 
 
 def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
-    sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source.names)]
+    sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source)]
     known = {session.file: found for session, found in sessions if isinstance(found, SessionSurvey)}
     trials, notes = divide(known, section.splits)
     if section.splits.by != "content":

@@ -167,6 +167,16 @@ def part(array: RecordedArray, first: int, last: int) -> RecordedArray:
     )
 
 
+def columns_of(array: RecordedArray, columns: Sequence[int]) -> RecordedArray:
+    """Some columns of a (samples, columns) or (samples,) array."""
+    chosen, width = list(columns), array.columns
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        return array.read(start, stop).reshape(-1, width)[:, chosen]
+
+    return RecordedArray((array.shape[0], len(chosen)), array.dtype, read)
+
+
 def flat(array: RecordedArray, expected: str) -> RecordedArray:
     """A vector, possibly stored as a column or a row; raises SessionError, beginning with ``expected``, for others."""
     if not array.shape or sum(size > 1 for size in array.shape) > 1:

@@ -15,6 +15,7 @@ from outofcore.domains.neural.recordings.arrays import (
     WHOLE_BYTES,
     RecordedArray,
     SessionError,
+    columns_of,
     refusing,
     sliced,
 )
@@ -46,7 +47,8 @@ class FolderRecording(Recording):
             return text_array(self._root / file, column, axis)
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
-        return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
+        array = npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
+        return columns_of(array, [column]) if isinstance(column, int) else array
 
 
 def split_column(name: str) -> tuple[str, int | str | None]:

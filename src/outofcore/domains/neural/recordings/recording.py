@@ -47,9 +47,14 @@ class Recording:
         return _vectors_of(name, {key: self.array(f"{name}/{key}") for key in sorted(members, key=natural_order)})
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
-        """A column of the table that :meth:`trains` reads, an entry per train; raises SessionError."""
-        message = f"source.units: {name!r} is no table of units with a column {column!r}, which only NWB files have"
-        raise SessionError(message, reason="missing_field")
+        """Numbers or words of the neurons of ``name``, an entry each: here another array. Raises SessionError."""
+        del name
+        try:
+            found = flat(self.array(column), f"source.units: {column!r}: expected an entry for each neuron")
+        except KeyError:
+            message = f"source.units: no array {column!r} for the neurons; there are {', '.join(self.names())}"
+            raise SessionError(message, reason="missing_field") from None
+        return found.read(0, found.shape[0])
 
     def clock(self, name: str, count: int) -> RecordedArray | None:
         """The format's own clock, in nanoseconds, for an array of ``count`` entries along time, or None."""

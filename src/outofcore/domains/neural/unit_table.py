@@ -1,0 +1,70 @@
+"""The table of units: which of them are read, and which of its columns are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.params import SourceSection, UnitCondition
+from outofcore.domains.neural.recordings.arrays import SessionError
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units that were chosen."""
+
+    rows: tuple[int, ...]  # of the table
+    columns: Mapping[str, tuple[Any, ...]]  # that are kept, a number, word or None (not finite) for each
+
+
+def find_units(source: SourceSection, count: int, column_of: Callable[[str], npt.NDArray[Any]]) -> Units | None:
+    """The units that meet the conditions, None without any; raises SessionError."""
+    if not source.units:
+        return None
+    met, kept = np.ones(count, bool), {}
+    for condition in source.units:
+        column = column_of(condition.column)
+        if column.shape != (count,):
+            message = f"source.units: {condition.column} has {len(column)} entries for {count} units"
+            raise SessionError(message, reason="unequal_length")
+        if condition.kept:
+            kept[condition.column] = column
+        else:
+            met &= _meeting(column, condition)
+    if not met.any():
+        message = f"source.units: none of {count} units meets the conditions"
+        raise SessionError(message, reason="no_units")
+    columns = {name: tuple(map(_plain, column[met].tolist())) for name, column in kept.items()}
+    return Units(tuple(np.flatnonzero(met).tolist()), columns)
+
+
+def _plain(value: Any) -> Any:
+    """A number or word that JSON has."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[np.bool_]:
+    if column.dtype.kind not in "biuf":
+        if condition.values is None or condition.min is not None or condition.max is not None:
+            message = f"source.units: {condition.column} holds words, which have no min or max; give values"
+            raise SessionError(message, reason="wrong_type")
+        wanted = [str(value).replace("[", "[[]") for value in condition.values]  # * and ? are the only wildcards
+        return np.array([any(fnmatchcase(str(word), value) for value in wanted) for word in column.tolist()], bool)
+    words = [value for value in condition.values or () if isinstance(value, str)]
+    if words:
+        message = f"source.units: {condition.column} holds numbers, got the word {words[0]!r}; write numbers unquoted"
+        raise SessionError(message, reason="wrong_type")
+    numbers = column.astype(np.float64)
+    met = np.ones(len(numbers), bool)
+    if condition.values is not None:
+        met &= np.isin(numbers, list(condition.values))
+    if condition.min is not None:
+        met &= numbers >= condition.min
+    if condition.max is not None:
+        met &= numbers <= condition.max
+    return met
