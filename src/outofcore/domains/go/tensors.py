@@ -35,9 +35,9 @@ GLOBALS = (
 )
 """Numbers of a position under ``globals``, in order.
 
-Passes among the last five moves; komi in the view of the side to play in units of 20 points, both as in KataGo's
-inputs; stones of handicap in units of 9; 1 for area scoring, -1 for territory scoring, 0 unknown; ranks in units of 10
-dan (9 dan 0.9, 1 dan 0.1, 1 kyu 0, 1 professional dan 1.0). What is unknown is 0, and its flag 1.
+As among KataGo's inputs: passes among the last five moves, komi in the view of the side to play in units of 20 points.
+Handicap in units of 9 stones; 1 for area scoring, -1 for territory scoring, 0 unknown; ranks in units of 10 dan (9 dan
+0.9, 1 dan 0.1, 1 kyu 0, 1 professional dan 1.0). What is unknown is 0, and its flag 1.
 """
 
 
