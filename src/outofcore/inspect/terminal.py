@@ -154,8 +154,8 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     names += [*columns("count", "rows"), *columns("bytes", "sample", "model")]
     print_table(console, DisplayTable(names, written))
     for domain in plan.domains:
-        kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
-        console.print(f"{domain.domain}: {kept}", style="dim")
+        if domain.commit:
+            console.print(f"{domain.domain}: kept by DVC as {domain.commit}", style="dim")
         if domain.done:
             here = f"stores of its raw input that are here, made with these settings: {len(domain.done):,}"
             console.print(f"{domain.domain}: {here}", style="dim")

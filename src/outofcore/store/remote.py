@@ -308,6 +308,10 @@ def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> s
         return f"{root}: no access to {name}: {_WHO} ({text[:200]})"
     if "NoSuchBucket" in text or "bucket does not exist" in text:
         return f"{root}: there is no such bucket; make it, or name another"
+    if "NotImplemented" in text:
+        said = re.search(r"<Message>(.*?)\.?</Message>", text)
+        why = said[1] if said else text[:200]
+        return f"{root}: {name} could not be {verb}: {why}; convert on this machine, and copy the store"
     return (
         f"{root}: {name} could not be {verb} after {RETRIES} retries ({text[:300]}); run again when the storage answers"
     )

@@ -151,9 +151,9 @@ def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> 
     for split, loader in (("train", train), ("val", val)):
         if len(loader) == 0:
             message = (
-                f"the {split} split gives no batch: it has no sequence, or none as long as a sample; convert more, or "
-                f"into more sequences (see the notes of 'outofcore plan {name}'), ask for shorter samples in "
-                f"{name}.tensors, or change {name}.splits"
+                f"the {split} split gives no batch: it has no sequence, or none as long as a sample; ask for shorter "
+                f"samples (tensors.lags=1, a smaller tensors.seq_len), convert more, or into more sequences, or change "
+                f"{name}.splits"
             )
             raise ParamsError(message)
     steps, val_batches = section.epochs * len(train), len(val)
