@@ -155,6 +155,7 @@ def test_ctrl_c_finishes_the_step_saves_and_the_run_goes_on(tmp_path, capfd, num
     assert not (tmp_path / "stopped/metrics").exists()
     assert not (tmp_path / "stopped/models/toy").exists()
     assert train(tmp_path / "stopped")[1] == expected
+    assert "note: toy: resuming at step 9 of " in capfd.readouterr().err
     assert json.loads((tmp_path / "stopped/metrics/toy/train_run.json").read_text())["resumed_from_step"] == 9
     assert same(weights(tmp_path / "stopped"), weights(tmp_path / "whole"))
 
