@@ -100,12 +100,17 @@ def section_of(domain: str, caller: str, params: str | Path | None, settings: Ma
 def section_of_store(
     store: Mapping[str, Any], domain: str, caller: str, params: str | Path | None, settings: Mapping[str, Any]
 ) -> Any:
-    """The same for a store with these attributes: what has no default, such as the raw input, is as in the store."""
-    content = dict(settings)
+    """The same for a store with these attributes: raw input is read as for the store, as far as settings still exist."""
+    content: Mapping[str, Any] = settings
     if params is None:
+        kind = get_domain(domain).section
         stored = {"raw": ".", **store.get("params", {})}
-        required = [name for name, key in get_domain(domain).section.model_fields.items() if key.is_required()]
-        content |= {name: stored[name] for name in required if name in stored}
+        required = [name for name, key in kind.model_fields.items() if key.is_required()]
+        taken = {name: stored[name] for name in (*required, "source", "filters") if name in stored}
+        for name in ("source", "filters"):
+            known = _known(kind, [name])
+            taken[name] = {key: value for key, value in taken.get(name, {}).items() if key in known}
+        content = _merged(taken, settings)
     return section_of(domain, caller, params, content)
 
 

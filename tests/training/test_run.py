@@ -48,6 +48,19 @@ def test_it_is_the_training_of_a_project_and_resumes(project: Path, tmp_path: Pa
     assert batch["planes"].shape[0] == 1
 
 
+def test_a_model_reads_raw_files_as_its_store_was_read(project: Path, tmp_path: Path) -> None:
+    """A store of standard games alone: its model predicts no others."""
+    raw = project / "data/sample/chess"
+    outofcore.convert("chess", raw, tmp_path / "a.zarr", filters={"variants": ["standard"], "unknown_elo": "keep"})
+    outofcore.train(tmp_path / "a.zarr", tmp_path / "run", max_steps=1, batch_size=8, val_examples=8)
+    standard = '[Event "a"]\n[Result "1-0"]\n\n1. e4 e5 2. Nf3 1-0\n\n'
+    start = "bbqnnrkr/pppppppp/8/8/8/8/PPPPPPPP/BBQNNRKR w HFhf - 0 1"
+    other = f'[Event "b"]\n[Variant "Chess960"]\n[SetUp "1"]\n[FEN "{start}"]\n[Result "1-0"]\n\n1. e4 e5 1-0\n'
+    (tmp_path / "both.pgn").write_text(standard + other)
+    model = outofcore.load_model(tmp_path / "run/models/chess")
+    assert len(list(model.predict(tmp_path / "both.pgn"))) == 3
+
+
 def test_the_command_trains_text(project: Path, tmp_path: Path) -> None:
     words = ["train", str(project / "data/stores/text.zarr"), str(tmp_path / "out"), "-S", "max_steps=1"]
     ended = CliRunner().invoke(app, [*words, "-S", "seq_len=16", "-S", "train.batch_size=4", "-S", "val_examples=4"])
