@@ -1,7 +1,8 @@
 """Programs and commands of the pages, as a reader has them: raw files of their own, and stores made of these.
 
 Blocks of a page are run from top to bottom in one folder and one program. Of shell blocks, the commands of outofcore
-are run; DVC, pip and git are not: ``test_commands`` runs what needs a project.
+are run; DVC, pip and git are not: ``test_commands`` runs what needs a project. What reads published input is in blocks
+of another kind (``bash``).
 """
 
 from __future__ import annotations
