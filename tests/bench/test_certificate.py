@@ -1,0 +1,48 @@
+"""What a certificate of resume says of a loader."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import certificate
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "ordered", "said"),
+    [
+        ([3, 1, 2], [3, 1, 2], True, "right"),
+        ([1, 3, 2], [3, 1, 2], True, "another order"),
+        ([1, 3, 2], [3, 1, 2], False, "right"),
+        ([3, 1], [3, 1, 2], True, "1 lost"),
+        ([3, 1, 2, 2, 3], [3, 1, 2], False, "2 again"),
+        ([3, 3, 4], [3, 1, 2], True, "2 lost, 2 again"),
+    ],
+)
+def test_how_what_came_differs(got: list[int], expected: list[int], ordered: bool, said: str) -> None:
+    assert certificate.verdict(got, expected, ordered=ordered) == said
+
+
+def test_the_loader_resumes_in_another_process(tmp_path: Path) -> None:
+    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+    batches, out = subject.read(most=3, keep=True)
+    rest, _ = subject.read(state=out / "state-2", batch=100)
+    assert [number for number, _, _ in batches] == [0, 0, 0]
+    assert batches[2][1] == certificate.records(rest)[:80]
+    whole = certificate.records(batches[:2]) + certificate.records(rest)
+    assert certificate.verdict(whole, list(range(1000)), ordered=False) == "right"
+    assert subject.left() == 0
+
+
+def test_an_error_and_a_process_that_hangs_are_said(tmp_path: Path) -> None:
+    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+    (tmp_path / "state").write_text("no state")
+    with pytest.raises(certificate.SideError, match="UnpicklingError"):
+        subject.read(state=tmp_path / "state")
+    sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    with pytest.raises(certificate.SideError, match="hung"):
+        subject._end(sleeping, 0.1)
+    assert sleeping.returncode == -9
