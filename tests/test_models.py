@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import chess
@@ -166,10 +167,17 @@ def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -
     ]
     outofcore.convert("go", "game.sgf", "all.zarr", filters={"sizes": [9, 19]}, splits={"val": 0.0, "test": 0.0})
     (batch,) = list(outofcore.loader("all.zarr", "train", 64, shuffle=False, tensors=model.reading))
-    with torch.no_grad():
-        logits = model.task.predict(batch).double().numpy()
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    shares /= shares.sum(1, keepdims=True)
+    shares = np.zeros((len(rows), 362))
+    for turns, mirrored in product(range(4), (False, True)):  # the answer is the mean over the symmetries of the board
+        planes = batch["planes"].clone()
+        corner = torch.rot90(planes[:, :, :9, :9], turns, (2, 3))
+        planes[:, :, :9, :9] = corner.mT if mirrored else corner
+        with torch.no_grad():
+            turned = model.task.predict({**batch, "planes": planes}).double().softmax(1)
+        board = turned[:, :361].reshape(-1, 19, 19)
+        corner = board[:, :9, :9].mT if mirrored else board[:, :9, :9]
+        board[:, :9, :9] = torch.rot90(corner, -turns, (1, 2)).clone()
+        shares += turned.numpy() / 8
     taken: set[str] = set()
     for number, row in enumerate(rows):
         on_board = {

@@ -235,7 +235,7 @@ def test_other_json_is_rejected_and_no_text(convert, tokenizer: Tokenizer, tmp_p
     assert found.documents == tokens_of(["text"], tokenizer)
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.csv", b"text\nx"), ("a.arrow", b""), ("a", b"ARROW1\0\0")])
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b"text\nx"), ("a", b"ARROW1\0\0")])
 def test_a_table_that_is_named_is_refused(convert, tmp_path: Path, name: str, content: bytes):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RawInputError, match=rf"{name} is a table; save it as \.parquet, or a document per line"):
