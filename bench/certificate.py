@@ -232,8 +232,8 @@ class Trials:
         data = self.subject.folder / "harmed"
         shutil.rmtree(data, ignore_errors=True)
         shutil.copytree(self.subject.data, data)
-        files = [path for path in data.rglob("*") if path.is_file() and path.stat().st_size > 1_000]
-        harm(sorted(files)[len(files) // 2])
+        files = [path for path in data.rglob("*") if path.is_file()]
+        harm(max(sorted(files), key=lambda path: path.stat().st_size))
         try:
             batches, _ = self.subject.read(data=data)
         except SideError as error:

@@ -16,9 +16,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,16 +120,7 @@ def open_litdata(folder: Path, batch: int, rank: int, world: int, workers: int) 
     return Opened(epoch, batches.state_dict, batches.load_state_dict)
 
 
-def hide_torchvision() -> None:
-    # streaming imports it, of which no build fits every torch, for data sets of pictures alone.
-    pictures = {"datasets": {"VisionDataset": object}, "transforms.functional": {"to_tensor": None}}
-    for name in ("", ".datasets", ".transforms", ".transforms.functional"):
-        module = sys.modules[f"torchvision{name}"] = ModuleType(f"torchvision{name}")
-        vars(module).update(pictures.get(name[1:], {}), __spec__=ModuleSpec(module.__name__, None))
-
-
 def write_mosaicml_streaming(folder: Path) -> None:
-    hide_torchvision()
     import streaming
 
     size = RECORDS // FILES * (COPIES * 8 + 8)
@@ -141,7 +130,6 @@ def write_mosaicml_streaming(folder: Path) -> None:
 
 
 def open_mosaicml_streaming(folder: Path, batch: int, rank: int, world: int, workers: int) -> Opened:
-    hide_torchvision()
     import streaming
 
     del rank  # which it takes from torch.distributed

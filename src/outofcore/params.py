@@ -100,7 +100,7 @@ def section_of(domain: str, caller: str, params: str | Path | None, settings: Ma
 def section_of_store(
     store: Mapping[str, Any], domain: str, caller: str, params: str | Path | None, settings: Mapping[str, Any]
 ) -> Any:
-    """The same for a store with these attributes: raw input is read as for the store, as far as settings still exist."""
+    """The same for a store with these attributes: raw input is read as for the store, by settings that still exist."""
     content: Mapping[str, Any] = settings
     if params is None:
         kind = get_domain(domain).section

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy import special, stats
 from outofcore.domains.neural import model
 from outofcore.domains.neural.encoder import PRESETS, STRIDE, SessionShape
 from outofcore.domains.neural.metrics import explainable
-from outofcore.domains.neural.model import NeuralTask
+from outofcore.domains.neural.model import NeuralTask, repeated_conditions
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import NeuralReading
 from tests.domains.fake_mps import FakeMps, on_mps
@@ -271,3 +272,11 @@ def test_sums_are_the_same_on_a_device_without_doubles(transforms):
     for name, value in expected.items():
         assert value.dtype == sums[name].dtype == torch.float64
         assert torch.equal(sums[name].cpu(), value)
+
+
+def test_conditions_that_repeat_are_counted_from_0() -> None:
+    store = MagicMock()
+    store.part_attributes.return_value = {"conditions": 4}
+    blocks = ([0, -1, 3, -1], [3, 2, 0])
+    store.rows.return_value.blocks.return_value = [{"condition": np.array(each, np.int32)} for each in blocks]
+    assert repeated_conditions(store, "val", "a").tolist() == [0, 3]

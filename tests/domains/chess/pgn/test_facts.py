@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,3 +33,10 @@ def test_texts_of_as_many_players_as_games() -> None:
     names = [f"player {number * 7919 % 5000}" for number in range(5000)]
     text = "".join(f'[White "{name}"]\n\n1. d4 *\n\n' for name in names)
     assert text_column(read_games(np.frombuffer(text.encode(), np.uint8)), "White").tolist() == names
+
+
+@pytest.mark.parametrize("result", ["1-0", "0-1", "1/2-1/2"])
+def test_the_tag_decides_where_the_marker_does_not(result: str) -> None:
+    text = f'[Result "*"]\n\n1. e4 {result}\n\n[Result "{result}"]\n\n1. e4 *\n\n[Result "{result}"]\n\n1. e4\n\n'
+    marked, tagged, cut = read_facts(read_games(np.frombuffer(text.encode(), np.uint8))).outcome
+    assert marked == tagged == cut
