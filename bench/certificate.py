@@ -3,8 +3,8 @@
     python bench/certificate.py --peers peers/bin/python --out bench/results
 
 Each library of ``stopped.py`` reads the same 1,000 shuffled records in batches of 80, as its documentation says, and is
-stopped and resumed in new processes. A cell says ``right``, how many records were lost or came twice, that the rest
-came in another order, the words of a refusal, or that nothing came in a minute and a half.
+stopped and resumed in new processes. A cell says ``right``, how many records were lost or came again, that the rest
+came in another order, the words of a refusal, that damage was ``said``, or that nothing came in a minute and a half.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from harness.sides import tell
@@ -236,8 +237,8 @@ class Trials:
         harm(max(sorted(files), key=lambda path: path.stat().st_size))
         try:
             batches, _ = self.subject.read(data=data)
-        except SideError as error:
-            return f"right: {error}"
+        except SideError:
+            return "said"
         found = verdict(records(batches), list(range(RECORDS)), ordered=False)
         return found if all(whole for _, _, whole in batches) else f"delivered it; {found}"
 
@@ -264,11 +265,11 @@ def certify(library: str, python: str, folder: Path) -> dict[str, str]:
 
 def table(found: dict[str, dict[str, str]], versions: dict[str, str]) -> str:
     """Markdown: a row per trial, a column per library."""
-    lines = ["| | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in found) + " |"]
+    lines = ["| trial | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in found) + " |"]
     lines += ["| --- " * (len(found) + 1) + "|"]
     for name in COLUMNS:
         trial = str(getattr(Trials, name).__doc__).rstrip(".")
-        lines.append(f"| {trial} | " + " | ".join(cells[name].replace("|", "\\|") for cells in found.values()) + " |")
+        lines.append(f"| {trial} | " + " | ".join(shorten(cells[name], 60) for cells in found.values()) + " |")
     return "\n".join(lines) + "\n"
 
 
