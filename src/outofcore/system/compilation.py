@@ -72,7 +72,7 @@ class _Listener(event.Listener):
         self.depth += 1
         if not self.said and sys.stderr.isatty():
             self.said = True
-            sys.stderr.write("compiling machine code, once for this version of outofcore: about 15 s\n")
+            sys.stderr.write("compiling machine code, once for this version of outofcore: about 20 s\n")
 
     def on_end(self, compiled: Any) -> None:
         self.depth -= 1
