@@ -33,6 +33,11 @@ class Opened(NamedTuple):
     load: Callable[[Any], None]
 
 
+def counting(batches: Any) -> Opened:
+    """A loader of torch's kind, which counts its epochs itself."""
+    return Opened(lambda _: iter(batches), batches.state_dict, batches.load_state_dict)
+
+
 def parts() -> list[np.ndarray[Any, Any]]:
     """The records of each file."""
     numbers = np.repeat(np.arange(RECORDS, dtype=np.int64)[:, None], COPIES, axis=1)
@@ -112,12 +117,7 @@ def open_litdata(folder: Path, batch: int, rank: int, world: int, workers: int) 
     del rank  # which it takes from torch.distributed
     data = litdata.StreamingDataset(str(folder / "data"), shuffle=True, seed=SEED, drop_last=False)
     batches = litdata.StreamingDataLoader(data, batch_size=batch // world, num_workers=workers, collate_fn=rows_of)
-
-    def epoch(number: int) -> Iterator[Any]:
-        del number  # which it counts itself
-        return iter(batches)
-
-    return Opened(epoch, batches.state_dict, batches.load_state_dict)
+    return counting(batches)
 
 
 def write_mosaicml_streaming(folder: Path) -> None:
@@ -137,12 +137,7 @@ def open_mosaicml_streaming(folder: Path, batch: int, rank: int, world: int, wor
         local=str(folder / "data"), shuffle=True, shuffle_seed=SEED, batch_size=batch // world
     )
     batches = streaming.StreamingDataLoader(data, batch_size=batch // world, num_workers=workers, collate_fn=rows_of)
-
-    def epoch(number: int) -> Iterator[Any]:
-        del number  # which it counts itself
-        return iter(batches)
-
-    return Opened(epoch, batches.state_dict, batches.load_state_dict)
+    return counting(batches)
 
 
 def write_grain(folder: Path) -> None:
@@ -204,7 +199,7 @@ def open_webdataset(folder: Path, batch: int, rank: int, world: int, workers: in
     )
     data = data.shuffle(200, seed=SEED).to_tuple("row").batched(batch // world, collation_fn=tuples_of)
     batches = StatefulDataLoader(data, batch_size=None, num_workers=workers)
-    return Opened(lambda _: iter(batches), batches.state_dict, batches.load_state_dict)
+    return counting(batches)
 
 
 def tuples_of(records: list[Any]) -> np.ndarray[Any, Any]:

@@ -69,6 +69,11 @@ HeldOut = Annotated[float | tuple[str, ...], BeforeValidator(_share_or_names)]
 """A share of the sequences, or the names of what is held out."""
 
 
+def is_unset(value: object) -> bool:
+    """For ``exclude_if`` of a setting that came later: stores without it keep the bytes that they had before it."""
+    return value is None
+
+
 class Filters(Section):
     """Base of what decides which records are kept."""
 

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.chess import DOMAIN
+from outofcore.domains.chess.params import SUFFIXES
 from outofcore.domains.chess.pgn.games import game_starts
-from outofcore.domains.chess.source import SUFFIXES, last_start
+from outofcore.domains.chess.source import last_start
 from outofcore.raw.cutting import TOO_LONG, cut
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit

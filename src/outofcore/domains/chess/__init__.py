@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.domain import Domain
 
 
@@ -13,7 +13,7 @@ class Chess(Domain):
     row = "position"
     sequence = "game"
     bytes_version = 4
-    suffixes = (".pgn", "_puzzle.csv", "_eval.jsonl")
+    suffixes = SUFFIXES
     section = ChessSection
     packages = ("chess", "pyarrow", "rust_pgn_reader_python_binding")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from outofcore.domains.chess.schema import LARGEST_CLOCK, SCHEMA, column_of
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import DomainSection, Filters, RawOrNamed
+from outofcore.domains.sections import DomainSection, Filters, RawOrNamed, is_unset
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
@@ -18,6 +18,10 @@ TerminationClass = Literal[
 Variant = Literal["standard", "chess960"]
 RowField = Literal["clock", "evaluation", "mate", "time_spent"]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
+
+RECORDS = ("_puzzle.csv", "_eval.jsonl")
+"""Ends of the names of Lichess's puzzles and evaluations; other tables are left out."""
+SUFFIXES = (".pgn", *RECORDS)
 
 
 class SourceSection(Section):
@@ -80,6 +84,7 @@ class FilterSection(Filters):
         None,
         ge=0,
         le=LARGEST_CLOCK // 100,
+        exclude_if=is_unset,
         description="seconds that the mover has left at least after the move, else the position is not stored, nor one "
         "without a clock; null: no bound",
     )
@@ -104,12 +109,6 @@ class FilterSection(Filters):
         "players, date and UTCTime are equal; same_moves: start and moves are, as of short draws and of one game under "
         "two spellings of a name; keep: none. Games with the same moves are always in the same split",
     )
-
-    @model_serializer(mode="wrap")
-    def _as_stored(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a bound of clocks that is not set: such stores keep the bytes that they had before it."""
-        settings: dict[str, Any] = serialize(self)
-        return {name: value for name, value in settings.items() if name != "min_clock" or value is not None}
 
     @model_validator(mode="after")
     def _ordered(self) -> FilterSection:

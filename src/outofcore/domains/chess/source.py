@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
-from outofcore.domains.chess.pgn.records import ENDINGS, holds_records, last_record
+from outofcore.domains.chess.pgn.records import holds_records, last_record
 from outofcore.raw.cutting import UNIT_BYTES, MemberText, cut_by, halves, units_of_member
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit
 
-SUFFIXES = (".pgn", *ENDINGS)
 LONGEST_GAME = 1 << 22
 """Bytes of the longest game; it bounds what is held in memory."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import (
@@ -18,6 +18,7 @@ from outofcore.domains.sections import (
     RawOrNamed,
     StoreSection,
     TrainSection,
+    is_unset,
 )
 
 LONGEST = 2**20
@@ -45,20 +46,14 @@ class SourceSection(Section):
         "<|endoftext|>",
         description="token that is put after each document, null: none; the same characters in a text are plain text",
     )
-    begin_of_document: str | None = Field(None, description="token that is put before each document; null: none")
+    begin_of_document: str | None = Field(
+        None, exclude_if=is_unset, description="token that is put before each document; null: none"
+    )
 
     @property
     def tokens(self) -> list[str]:
         """Those that are put around a document."""
         return list(dict.fromkeys(filter(None, [self.end_of_document, self.begin_of_document])))
-
-    @model_serializer(mode="wrap")
-    def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is not put before a document: such stores say nothing of it."""
-        content: dict[str, Any] = dump(self)
-        if self.begin_of_document is None:
-            content.pop("begin_of_document", None)
-        return content
 
 
 class TokenizerSection(Section):

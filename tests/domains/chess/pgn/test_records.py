@@ -13,9 +13,9 @@ import zstandard
 
 import outofcore
 from outofcore.domains.chess.convert import Converter
-from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.chess.pgn.records import COLUMNS
-from outofcore.domains.chess.source import SUFFIXES, units
+from outofcore.domains.chess.source import units
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
 from tests.domains.chess.positions import random_positions

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.chess.params import RECORDS
 from outofcore.raw.files import wanted
 
 Ints = npt.NDArray[np.int64]
@@ -31,9 +32,6 @@ COLUMNS = (
 )
 """Of a file of puzzles."""
 
-ENDINGS = ("_puzzle.csv", "_eval.jsonl")
-"""Of files of records; other tables are left out."""
-
 _HEADER = b"PuzzleId,FEN,Moves,"
 _FEN = re.compile(r"[1-8pnbrqkPNBRQK/]+ ([wb]) [-KQkqA-Ha-h]+ (?:-|[a-h][36]) \d+ (\d+)")
 _MOVES = re.compile(r"[a-h][1-8][a-h][1-8][nbrq]?( [a-h][1-8][a-h][1-8][nbrq]?)*")
@@ -41,7 +39,7 @@ _MOVES = re.compile(r"[a-h][1-8][a-h][1-8][nbrq]?( [a-h][1-8][a-h][1-8][nbrq]?)*
 
 def holds_records(name: str) -> bool:
     """Whether a file of this name holds such records, and not PGN."""
-    return wanted(name, ENDINGS)
+    return wanted(name, RECORDS)
 
 
 def last_record(text: bytes) -> int:
