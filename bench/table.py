@@ -3,8 +3,9 @@
     python bench/table.py                   write the tables of README.md and docs/ anew from bench/figures/*.json
     python bench/table.py bench/results     print the tables of the files in a folder
 
-In a document a table is between ``<!-- figures: TABLE of NAME, NAME -->`` and ``<!-- end of figures -->``: the rows
-that the results of these names have for that table. The table ``summary`` has the lines of ``harness/summary.py``.
+In a document a table is between ``<!-- figures: TABLE of NAME, NAME without PART; PART -->`` and
+``<!-- end of figures -->``: the rows that the results of these names have for that table, without those rows and
+columns. The table ``summary`` has the lines of ``harness/summary.py``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from harness.summary import summary
@@ -20,7 +22,7 @@ from harness.tables import Result, how, machine, one_table, tables_in, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "bench" / "figures"
-PLACE = re.compile(r"(<!-- figures: (.+?) of (.+?) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+PLACE = re.compile(r"(<!-- figures: (.+?) of (.+?)(?:\s+without (.+?))? -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
 def documents() -> list[Path]:
@@ -34,30 +36,41 @@ def read_results(folder: Path) -> dict[str, Result]:
 
 
 def filled(text: str, results: Mapping[str, Result]) -> str:
-    """A document with its tables made anew; how it was measured is below the first table of each question."""
+    """A document with its tables made anew; how it was measured is below the first table of each question.
+
+    A machine and versions that were named further up are not named again.
+    """
     described: set[str] = set()
 
     def place(found: re.Match[str]) -> str:
-        begin, name, benches, end = found.groups()
-        chosen = [results[bench] for bench in re.split(r",\s*", benches) if bench in results]
+        begin, name, benches, without, end = found.groups()
+        left_out = set(re.split(r";\s*", without)) if without else set()
+        chosen = [reduced(results[bench], left_out) for bench in re.split(r",\s*", benches) if bench in results]
         if not chosen:
             return f"{begin}\nNot measured yet.\n\n{end}"
         if name == "summary":
             return "\n".join([begin, summary(results), end])
         new = [result for result in chosen if result["name"] not in described]
+        below = [notes(new, described)] if new else []
         described.update(result["name"] for result in new)
-        return "\n".join([begin, one_table(chosen, name).markdown, *([notes(new)] if new else []), end])
+        return "\n".join([begin, one_table(chosen, name).markdown, *below, end])
 
     return PLACE.sub(place, text)
 
 
+def reduced(result: Result, left_out: AbstractSet[str]) -> Result:
+    """A result without some rows and columns."""
+    kept = [row for row in result["rows"] if left_out.isdisjoint((row["label"], row["of"], row["unit"]))]
+    return {**result, "rows": kept}
+
+
 def all_of(result: Result) -> str:
     """All tables of a question."""
-    return "\n".join([*(one_table([result], name).markdown for name in tables_in(result)), notes([result])])
+    return "\n".join([*(one_table([result], name).markdown for name in tables_in(result)), notes([result], set())])
 
 
-def notes(results: Sequence[Result]) -> str:
-    """How each was measured, on what; a machine that all share is named once."""
+def notes(results: Sequence[Result], told: set[str]) -> str:
+    """How each was measured, on what; a machine that all share is named once, and joins what was told."""
     machines = dict.fromkeys(machine(result) for result in results)
     lines = []
     for result in results:
@@ -66,8 +79,11 @@ def notes(results: Sequence[Result]) -> str:
         lines.append(f"`{result['command']}`{facts}{on}")
     if len(lines) > 1:
         lines = [f"- {line}" for line in lines]
-    where = f"Measured on {next(iter(machines))}; " if len(machines) == 1 else "With "
-    return "\n".join([*lines, "", f"{where}{versions(results)}.", ""])
+    new = machines.keys() - told
+    named = [each for each in versions(results) if new or each not in told]
+    where = f"Measured on {next(iter(machines))};" if new and len(machines) == 1 else "With"
+    told.update(machines, named)
+    return "\n".join([*lines, "", *([f"{where} {', '.join(named)}.", ""] if named else [])])
 
 
 def main(folder: Path | None) -> None:

@@ -62,9 +62,10 @@ def machine(result: Result) -> str:
     return f"{found['cores']} cores of {found['processor']}, {memory}, {found['system']}"
 
 
-def versions(results: Sequence[Result]) -> str:
-    return ", ".join(
-        _distinct(f"{name} {version}" for result in results for name, version in result["machine"]["versions"].items())
+def versions(results: Sequence[Result]) -> list[str]:
+    """Each package with its version, of all results."""
+    return _distinct(
+        f"{name} {version}" for result in results for name, version in result["machine"]["versions"].items()
     )
 
 

@@ -81,6 +81,30 @@ def test_how_it_was_measured_is_told_once_in_a_document(table: ModuleType) -> No
     assert table.filled(shown, {"one": made("one", 2.0)}) == shown
 
 
+def test_rows_and_columns_that_a_document_leaves_out(table: ModuleType) -> None:
+    one = made("one", 2.0)
+    one["rows"] += [{**row, "label": "minor"} for row in one["rows"]]
+    place = "<!-- figures: loading of one\nwithout minor; MB held -->\nold\n<!-- end of figures -->\n"
+    shown = table.filled(place, {"one": one})
+    assert "| ours | 1.65 million | 2 |" in shown
+    assert "minor |" not in shown
+    assert "12.3" not in shown
+
+
+def test_a_machine_and_versions_are_named_once_in_a_document(table: ModuleType) -> None:
+    place = "<!-- figures: loading of {} -->\nold\n<!-- end of figures -->\n"
+    more, other = made("two", 2.0), made("three", 2.0)
+    more["machine"]["versions"]["zarr"] = "3"
+    other["machine"]["processor"] = "Q"
+    results = {"one": made("one", 2.0), "two": more, "three": other}
+    shown = table.filled("".join(map(place.format, results)), results).splitlines()
+    assert [line for line in shown if line.startswith(("Measured", "With"))] == [
+        "Measured on 2 cores of P, 8 GB of memory, S; numpy 2.",
+        "With zarr 3.",
+        "Measured on 2 cores of Q, 8 GB of memory, S; numpy 2.",
+    ]
+
+
 def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right(table: ModuleType) -> None:
     shown = table.one_table([made("one", 2.0), made("two", 0.5, against="more")], "loading").markdown.splitlines()
     assert shown[0] == "| bench | measured | samples/s | compared | MB held |"
