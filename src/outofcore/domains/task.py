@@ -41,6 +41,8 @@ class Task(nn.Module, ABC):
         Figures, five at most, by which experiments are compared; all if empty.
     shares
         How the names of figures begin that are shares, from 0 to 1; their intervals end there.
+    partly_used
+        Whether a batch may leave some parameters unused, as one recording leaves the readouts of the others.
     tally
         Counts of the stream that is evaluated, where the domain streams.
     """
@@ -48,6 +50,7 @@ class Task(nn.Module, ABC):
     columns: ClassVar[tuple[str, ...]] = ()
     headline: ClassVar[tuple[str, ...]] = ()
     shares: ClassVar[tuple[str, ...]] = ()
+    partly_used: bool = False
     tally: Any = None
 
     @abstractmethod

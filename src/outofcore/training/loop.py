@@ -190,8 +190,9 @@ class _Run:
             betas=section.betas,
         )
         self.progress = saver.resume(task, self._optimizer)
-        # A batch of one recording does not use the readouts of the others.
-        together = partial(DistributedDataParallel, find_unused_parameters=True, gradient_as_bucket_view=True)
+        together = partial(
+            DistributedDataParallel, find_unused_parameters=task.partly_used, gradient_as_bucket_view=True
+        )
         self._model = together(task) if self._ranks.world > 1 else task
         # Casts are not cached, so that the gradients of a weight that is used twice add up in 32 bits.
         self._precision = partial(

@@ -137,6 +137,8 @@ def run(
         torch.set_num_threads(1)
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
+    if section.train.arithmetic == "native" and device.type == "cpu":
+        task.to(memory_format=torch.channels_last)  # in which its convolutions take half to five sixths of the time
     model, metrics = out / "models" / name, out / "metrics" / name
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_CHECKPOINT)
     guard.require(training_needs(model, out / "plots" / name, *saved_bytes(task, section.train.optimizer), commit))

@@ -37,7 +37,7 @@ def batch_of(section: TensorSection, count: int = 400):
 def task_of(section: TensorSection, counts: np.ndarray | None = None) -> ChessTask:
     size = vocabulary(section.targets).size
     torch.manual_seed(0)
-    return ChessTask(section, "test", Baseline(np.zeros(size, np.int64) if counts is None else counts, 0.25))
+    return ChessTask(section, (16, 2), Baseline(np.zeros(size, np.int64) if counts is None else counts, 0.25))
 
 
 def test_learns_to_play_the_only_legal_moves():

@@ -1,12 +1,9 @@
-"""The residual tower of the networks, and its sizes."""
+"""The residual tower of the networks."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-
-PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20), "huge": (384, 30)}
-"""Channels and residual blocks by name."""
 
 _GROUPS = 8
 
@@ -30,9 +27,8 @@ class _ResidualBlock(nn.Module):
         return torch.relu(board + self.body(board))
 
 
-def residual_blocks(preset: str) -> nn.Sequential:
-    """The blocks of a preset: (batch, channels, rows, columns) -> the same shape."""
-    channels, blocks = PRESETS[preset]
+def residual_blocks(channels: int, blocks: int) -> nn.Sequential:
+    """So many blocks: (batch, channels, rows, columns) -> the same shape."""
     return nn.Sequential(*(_ResidualBlock(channels) for _ in range(blocks)))
 
 

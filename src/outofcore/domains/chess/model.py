@@ -76,14 +76,14 @@ def _has_chess960(store: Store) -> bool:
 def make_task(store: Store, section: Any, evaluated: Store, split: str) -> ChessTask:
     """The task of a store, from the ``tensors`` and ``train`` settings."""
     del evaluated, split
-    return ChessTask(section.tensors, section.train.preset, measure_baseline(store, section.tensors))
+    return ChessTask(section.tensors, section.train.size, measure_baseline(store, section.tensors))
 
 
 def planned_task(section: Any, schemas: Mapping[str, Schema]) -> ChessTask:
     """The task before there is a store: no move was played."""
     del schemas
     counts = np.zeros(vocabulary(section.tensors.targets).size, np.int64)
-    return ChessTask(section.tensors, section.train.preset, Baseline(counts, 0.0))
+    return ChessTask(section.tensors, section.train.size, Baseline(counts, 0.0))
 
 
 class ChessTask(MovePrediction):
@@ -96,10 +96,10 @@ class ChessTask(MovePrediction):
     columns = ("white_elo", "black_elo")
     headline = ("top1", "top1_most_frequent", "top5", "policy_loss", "value_loss")
 
-    def __init__(self, section: TensorSection, preset: str, baseline: Baseline) -> None:
+    def __init__(self, section: TensorSection, size: tuple[int, int], baseline: Baseline) -> None:
         super().__init__(baseline.move_counts, PLIES_PER_BIN)
         self.section = section
-        self.network = Network(section.planes, preset, vocabulary(section.targets), elo=section.elo)
+        self.network = Network(section.planes, size, vocabulary(section.targets), elo=section.elo)
         self.register_buffer("value_mean", torch.tensor(baseline.value_mean, dtype=torch.float32))
         self.value_mean: Tensor
 

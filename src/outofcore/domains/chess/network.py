@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.boards.tower import PRESETS, outcome_head, residual_blocks
+from outofcore.domains.boards.tower import outcome_head, residual_blocks
 from outofcore.domains.chess.moves import Vocabulary
 
 ELO_PER_BIN, ELO_BINS = 100, 40
@@ -70,13 +70,13 @@ class Ratings(nn.Module):
 class Network(nn.Module):
     """Planes (12 or 18) of a board to logits of moves and an expected result; with ``elo``, of players so rated."""
 
-    def __init__(self, planes: int, preset: str, vocabulary: Vocabulary, *, elo: bool = False) -> None:
+    def __init__(self, planes: int, size: tuple[int, int], vocabulary: Vocabulary, *, elo: bool = False) -> None:
         super().__init__()
-        channels, _ = PRESETS[preset]
+        channels, blocks = size
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.square = nn.Parameter(torch.zeros(channels, 8, 8))
         self.ratings = Ratings(channels) if elo else None
-        self.tower = residual_blocks(preset)
+        self.tower = residual_blocks(channels, blocks)
         self.policy = PolicyHead(channels, vocabulary)
         self.value = outcome_head(channels).append(nn.Tanh())
 

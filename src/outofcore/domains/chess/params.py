@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.chess.schema import LARGEST_CLOCK, SCHEMA, column_of
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import DomainSection, Filters, RawOrNamed, is_unset
@@ -157,3 +158,4 @@ class ChessSection(DomainSection):
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     tensors: TensorSection = TensorSection()
+    train: BoardTrainSection = BoardTrainSection()

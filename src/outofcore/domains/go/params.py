@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import MOST, DomainSection, Filters, RawOrNamed, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Filters, RawOrNamed
 
 Result = Literal["score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"]
 BoardSize = Annotated[int, Field(ge=7, le=25)]
@@ -74,7 +75,7 @@ class TensorSection(Section):
     )
 
 
-class GoTrainSection(TrainSection):
+class GoTrainSection(BoardTrainSection):
     """What to learn from the games."""
 
     task: Literal["policy", "style"] = Field("policy", description="policy: the next move; style: whose game is it")

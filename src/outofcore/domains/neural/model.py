@@ -111,6 +111,7 @@ class NeuralTask(Task):
             message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
             raise ParamsError(message)
         self.poisson = train.loss == "poisson"
+        self.partly_used = len(sessions) > 1
         self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=tensors.history)
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
         self._repeated = _evenly_chosen(repeated or (np.empty(0, np.int64),) * len(sessions), sessions)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.domains.boards.tower import PRESETS
+from outofcore.domains.boards.params import PRESETS
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.learn.policy import PolicyNetwork, PolicyTask, count_moves
 from outofcore.domains.go.params import GoSection
@@ -114,10 +114,10 @@ def test_what_the_loaders_are_told(store: Store, store_section: GoSection) -> No
 def test_presets(preset: str) -> None:
     if preset in ("medium", "large", "huge"):
         with torch.device("meta"):
-            network = PolicyNetwork(18, 19, preset)
+            network = PolicyNetwork(18, 19, PRESETS[preset])
             assert network(torch.zeros(2, 18, 19, 19), None)[0].shape == (2, 362)
     else:
-        network = PolicyNetwork(3, 9, preset)
+        network = PolicyNetwork(3, 9, PRESETS[preset])
         assert network(torch.zeros(2, 3, 9, 9, dtype=torch.uint8), None)[0].shape == (2, 82)
 
 

@@ -158,7 +158,7 @@ def test_nothing_to_ask_with(store: Store, store_section: GoSection) -> None:
 
 
 def test_the_neighbourhood_of_a_move() -> None:
-    network = StyleNetwork(2, 9, "test")
+    network = StyleNetwork(2, 9, 16, 2)
     planes = torch.arange(2 * 81).reshape(1, 2, 9, 9).expand(3, -1, -1, -1)
     around = network._around(planes, torch.tensor([0, 4 * 9 + 4, 81]), None)
     assert around.shape == (3, 3, 2 * NEAR + 1, 2 * NEAR + 1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outofcore.domains.boards.policy import MovePrediction, accuracies, outcome_error
-from outofcore.domains.boards.tower import PRESETS, outcome_head, pooled, residual_blocks
+from outofcore.domains.boards.tower import outcome_head, pooled, residual_blocks
 from outofcore.domains.go.tensors import GLOBALS, GoReading, planes
 from outofcore.domains.task import Batch
 
@@ -36,14 +36,14 @@ def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
 
 
 class Tower(nn.Module):
-    """Planes to features of every point; ``preset`` is a key of :data:`outofcore.domains.boards.tower.PRESETS`."""
+    """Planes to features of every point; ``size`` is the number of channels and of residual blocks."""
 
-    def __init__(self, planes: int, frame: int, preset: str, numbers: int = 0) -> None:
+    def __init__(self, planes: int, frame: int, size: tuple[int, int], numbers: int = 0) -> None:
         super().__init__()
-        channels, _ = PRESETS[preset]
+        channels, blocks = size
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # position on the board
-        self.blocks = residual_blocks(preset)
+        self.blocks = residual_blocks(channels, blocks)
         self.numbers = nn.Linear(numbers, channels, bias=False) if numbers else None
 
     def forward(self, planes: Tensor, numbers: Tensor | None = None) -> Tensor:
@@ -58,10 +58,12 @@ class Tower(nn.Module):
 class PolicyNetwork(nn.Module):
     """Planes to logits of all points and the pass; with ``value``, also to the expected result."""
 
-    def __init__(self, planes: int, frame: int, preset: str, numbers: int = 0, *, value: bool = False) -> None:
+    def __init__(
+        self, planes: int, frame: int, size: tuple[int, int], numbers: int = 0, *, value: bool = False
+    ) -> None:
         super().__init__()
-        channels = PRESETS[preset][0]
-        self.tower = Tower(planes, frame, preset, numbers)
+        channels, _ = size
+        self.tower = Tower(planes, frame, size, numbers)
         self.points = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.ReLU(), nn.Conv2d(channels, 1, 1))
         self.rest = nn.Linear(channels, 1)
         self.value = outcome_head(channels).append(nn.Tanh()) if value else None
@@ -92,12 +94,12 @@ class PolicyTask(MovePrediction):
 
     headline = ("top1", "top1_most_frequent", "top5", "loss", "loss_frequencies")
 
-    def __init__(self, reading: GoReading, preset: str, frequencies: npt.NDArray[np.int64]) -> None:
+    def __init__(self, reading: GoReading, size: tuple[int, int], frequencies: npt.NDArray[np.int64]) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
         self.reach, self.frame, self.sizes = reading.reach, reading.frame, reading.sizes
         numbers = len(GLOBALS) if reading.section.features == "katago8" else 0
         value = reading.section.value
-        self.network = PolicyNetwork(planes(reading.section), reading.frame, preset, numbers, value=value)
+        self.network = PolicyNetwork(planes(reading.section), reading.frame, size, numbers, value=value)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, ...]:
         """Logits (batch, frame * frame + 1), and with ``value`` expected results and scores in points (batch,)."""

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.boards.tower import PRESETS, residual_blocks
+from outofcore.domains.boards.tower import residual_blocks
 from outofcore.domains.go.learn.identification import Answer, Panel, identify
 from outofcore.domains.go.learn.players import PlayedGames, entries
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
 
-DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256, "huge": 384}
-"""Dimensions of a style embedding."""
+DIMENSIONS = 64
+"""Least dimensions of a style embedding; a wider network has one for each channel."""
 
 NEAR = 5
 """Radius of the neighbourhood of a move, in lines."""
@@ -36,13 +36,13 @@ class StyleNetwork(nn.Module):
     network over the neighbourhood of the move).
     """
 
-    def __init__(self, planes: int, frame: int, preset: str) -> None:
+    def __init__(self, planes: int, frame: int, channels: int, blocks: int) -> None:
         super().__init__()
-        (channels, _), size = PRESETS[preset], DIMENSIONS[preset]
+        size = max(DIMENSIONS, channels)
         self.frame = frame
         self.where = nn.Embedding(2 * len(PHASES) * (frame * frame + 1), size)
         self.stem = nn.Conv2d(planes + 1, channels, 3, padding=1)
-        self.blocks = residual_blocks(preset)
+        self.blocks = residual_blocks(channels, blocks)
         last = nn.Linear(2 * size, size)
         self.shape = nn.Sequential(nn.Linear(2 * channels, 2 * size), nn.ReLU(), last)
         # The table starts near zero and the shapes at zero: random values would drown the signal of a few games.
@@ -92,7 +92,7 @@ class StyleTask(Task):
         super().__init__()
         self.section, self.panel, self.baseline = section, panel, baseline
         self.reach = reading.reach
-        self.network = StyleNetwork(planes(reading.section), reading.frame, section.preset)
+        self.network = StyleNetwork(planes(reading.section), reading.frame, *section.size)
         # Learnt as a logarithm, so that it adapts quickly to how informative a single game is.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
         self.shift = nn.Parameter(torch.tensor(-5.0))
@@ -149,7 +149,7 @@ class StyleTask(Task):
         if self.section.first_moves is not None:
             counted &= batch["number"] < self.section.first_moves
         slots, device = len(self.panel.player), batch["number"].device
-        sums = torch.zeros(slots, DIMENSIONS[self.section.preset], device=device)
+        sums = torch.zeros(slots, max(DIMENSIONS, self.section.size[0]), device=device)
         if counted.any():
             sums.index_add_(0, slot[counted], self._embed(batch, counted))
         return {"embeddings": sums, "positions": torch.bincount(slot[counted], minlength=slots)}
