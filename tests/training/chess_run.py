@@ -65,7 +65,7 @@ def train_chess(folder: Path | str, out: Path, *, killed_in: int = -1) -> dict[s
     """Train to the end, or on to the end, or to the kill."""
     store = open_store(folder)
     torch.manual_seed(SETTINGS.seed)
-    task = KilledIn(TENSORS, "test", measure_baseline(store, TENSORS))
+    task = KilledIn(TENSORS, (16, 2), measure_baseline(store, TENSORS))
     task.step = killed_in
     return train(store, task, TENSORS, out, memory=2**27, micro_batch=50)
 

@@ -56,7 +56,7 @@ def train_ranks(
     """Train to the end, or on to the end, or to the kill."""
     store, ranks = open_store(folder), this_rank()
     torch.manual_seed(SETTINGS.seed)
-    task = Noting(TENSORS, "test", measure_baseline(store, TENSORS))
+    task = Noting(TENSORS, (16, 2), measure_baseline(store, TENSORS))
     out.mkdir(parents=True, exist_ok=True)
     task.notes, task.killed_in = out / f"samples.{ranks.world}.{ranks.rank}", killed_in
     task.number = number
