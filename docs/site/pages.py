@@ -54,8 +54,8 @@ def markdown_of(notebook: Path) -> Iterator[str]:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """A folder of sources is no page."""
-    return re.sub(r"\[([^]]*)\]\(example/dna\)", r"\1", markdown)
+    """A folder of sources is no page; all pages are in one folder."""
+    return re.sub(r"\[([^]]*)\]\(example/dna\)", r"\1", markdown).replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md")
 
 
 def on_post_page(output: str, **_: object) -> str:
