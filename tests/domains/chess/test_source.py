@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import chain
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.chess import DOMAIN
@@ -54,6 +54,7 @@ def test_the_last_start_is_one(data):
 
 
 @given(fragments.games | fragments.pgn)
+@example(b"1. e4 1-0\n\n1.")  # cut in a move number: no game begins there
 @settings(max_examples=100, deadline=None)
 def test_a_unit_is_divided_until_each_game_is_alone(data):
     waiting, alone = [unit_of(data, 5)], []

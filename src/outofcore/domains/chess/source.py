@@ -40,12 +40,14 @@ def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:
     del section
     if holds_records(unit.name):
         return halves(unit, last_record)
-    # The text of a unit is whole, so that its last start is certain however short the game is.
-    return halves(unit, lambda text: last_start(text + b"\n" * LOOKAHEAD if text == unit.payload else text))
+    return halves(unit, lambda text: last_start(text, whole=text == unit.payload))
 
 
-def last_start(text: bytes) -> int:
-    """The last certain game start, 0 if only the first byte is one; without a plain one the text is scanned."""
+def last_start(text: bytes, *, whole: bool = False) -> int:
+    """The last certain game start, 0 if only the first byte is one; without a plain one the text is scanned.
+
+    In a ``whole`` text, which nothing follows, each start is certain, however short the game is.
+    """
     found = text.rfind(_EVENT)
     while found > 0:
         before = text[max(found - _LONGEST_LINE, 0) : found].rstrip(_BLANKS)
@@ -54,5 +56,5 @@ def last_start(text: bytes) -> int:
             return found + 1
         found = text.rfind(_EVENT, 0, found)
     starts = game_starts(np.frombuffer(text, np.uint8))
-    certain = starts[starts < len(text) - LOOKAHEAD]
+    certain = starts if whole else starts[starts < len(text) - LOOKAHEAD]
     return int(certain[-1]) if len(certain) else 0
