@@ -22,6 +22,7 @@ from outofcore.pipeline import convert
 from outofcore.raw.files import find_files
 from outofcore.settings.machine import Machine
 from outofcore.store.reader import open_store
+from outofcore.training import prediction
 from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes
 from outofcore.training.prediction import PROCESS_BYTES, loader_needs, model_memory
@@ -104,6 +105,16 @@ def test_a_task_that_reads_values_is_counted_with_them():
     plain, reads = (model_memory(task, sample, section, 16) for task in (Linear, Reads))
     assert (reads.model, reads.optimizer) == (plain.model, plain.optimizer)
     assert reads.activations == pytest.approx(plain.activations, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["chess", "go"])
+def test_a_small_model_and_one_on_the_meta_device_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatch):
+    domain = get_domain(name)
+    section = domain.section.model_validate({"raw": "raw"})
+    forecast = partial(Forecast, domain, section, domain.schemas(section, ()), 1000, Machine())
+    small = forecast().model
+    monkeypatch.setattr(prediction, "SMALL", 0)
+    assert forecast().model == small
 
 
 class Whole(Linear):

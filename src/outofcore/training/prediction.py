@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ PROCESS_BYTES = 500 << 20
 """The interpreter, its libraries and compiled code in a training process on a CPU; a test measures it."""
 MEASURED = (2, 3)
 """Samples of the two steps: one alone is too few for a batch norm."""
+SMALL = 2 * 10**6
+"""Elements of the tensors that a small task makes."""
 HALVED = {functional.linear, functional.conv1d, functional.conv2d, functional.conv3d, torch.matmul, Tensor.matmul}
 HALVED |= {Tensor.__matmul__, torch.bmm, torch.einsum}
 """Functions that take 16 bits in mixed precision."""
@@ -61,11 +64,11 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
     """Bytes of a training step of the task that ``make`` returns, on copies of a sample.
 
     Two small forward passes are extended in proportion to the samples that pass at a time: ``micro_batch``, or the
-    whole batch if that is 0. They take no memory, on the meta device, unless the task reads values of its tensors.
+    whole batch if that is 0. Those of a large task take no memory, on the meta device, unless it reads values of its
+    tensors.
     """
     try:
-        with torch.device("meta"):
-            task = make()
+        task = _made(make)
         few, more = (_kept(task, sample, count, section) for count in MEASURED)
     except (RuntimeError, TypeError):
         task = make()
@@ -88,6 +91,31 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
         balanced=balanced,
         columns=tuple(task.columns),
     )
+
+
+def _made(make: Callable[[], Task]) -> Task:
+    """A small task, or a large one on the meta device, whose first operation loads torch's compiler for 2 seconds."""
+    with suppress(MemoryError), _Few():
+        return make()
+    with torch.device("meta"):
+        return make()
+
+
+class _Few(TorchFunctionMode):
+    """Raises MemoryError once the tensors that are made have more elements than :data:`SMALL`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self._made += result.numel() if isinstance(result, Tensor) else 0
+        if self._made > SMALL:
+            raise MemoryError
+        return result
 
 
 def _length(batch: Batch) -> int:
