@@ -277,3 +277,31 @@ def test_ctrl_c_before_a_command_works_is_one_line(moment: str) -> None:
     command = [sys.executable, "-c", STOP + STOPS[moment], "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
+
+
+FIRST_LINE = """
+import os, sys
+from outofcore.cli import app
+class Terminal:
+    def isatty(self):
+        return True
+    def write(self, text):
+        os.write(1, f"{text}{sorted({'numba', 'torch', 'zarr'} & sys.modules.keys())}".encode())
+        os._exit(0)
+sys.stderr = Terminal()
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("plan", "plan: a sample of the input is converted in memory, nothing is written"),
+        ("convert chess games/ chess.zarr", "convert chess: games/ to chess.zarr"),
+        ("train chess.zarr runs/first", "train: chess.zarr into runs/first"),
+        ("predict models/chess game.pgn", "predict: game.pgn with models/chess"),
+    ],
+)
+def test_a_command_says_at_a_terminal_what_begins_before_the_large_imports(arguments: str, line: str) -> None:
+    command = [sys.executable, "-c", FIRST_LINE, *arguments.split()]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{line}\n[]"

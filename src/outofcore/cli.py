@@ -178,6 +178,7 @@ def plan(
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """
     with one_line_errors(resumes=False):
+        _begin("plan: a sample of the input is converted in memory, nothing is written")
         from outofcore.domains.registry import DOMAINS, get_domain
         from outofcore.params import given_settings, load_params, section_of
         from outofcore.settings.machine import load_machine
@@ -242,6 +243,7 @@ def convert_files(
       outofcore convert text s3://bucket/stores/text.zarr
     """
     with one_line_errors():
+        _begin(f"convert {domain}: {first}{f' to {second}' if second else ''}")
         from outofcore.params import given_settings, load_params
         from outofcore.pipeline import convert
 
@@ -285,6 +287,7 @@ def train_model(
       outofcore train text.zarr runs/small -S train.preset=small -S tensors.seq_len=512 --device cuda
     """
     with one_line_errors():
+        _begin(f"train: {store} into {out}")
         from outofcore.params import given_settings
 
         with large_imports():
@@ -352,6 +355,7 @@ def predict(
       outofcore predict models/neural monday.npz --csv > rates.csv
     """
     with one_line_errors(resumes=False):
+        _begin(f"predict: {raw} with {model}")
         with large_imports():
             from outofcore.inspect.predictions import FORMS
             from outofcore.models import load_model, summary
@@ -434,6 +438,12 @@ class _Visible(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Turn a string into what is printed."""
         return super().render_str(visible(text), **options)
+
+
+def _begin(what: str) -> None:
+    """Say at a terminal what begins, before imports that take seconds."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{visible(what)}\n")
 
 
 def _console() -> Console:

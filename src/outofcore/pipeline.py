@@ -23,6 +23,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
+from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
@@ -189,7 +190,8 @@ def _run(
     executor_of = partial(
         open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
     )
-    with MemoryWatch(interval=0.05) as sample, executor_of() as executor:
+    with Bar(transient=True) as bar, MemoryWatch(interval=0.05) as sample, executor_of() as executor:
+        bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
         forecast = estimate(domain, section, found.files, executor)
     report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
     conversion = Conversion(domain, section, found.files, store, rejects, upload)
