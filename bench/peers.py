@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -181,6 +182,51 @@ def annbatch(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, _: int) -> 
     return lambda: sizes(kind.read(batch["X"].reshape(-1).view(kind.row)) for batch in data)
 
 
+def lance_batch(kind: RowSet, found: Any) -> Batch:
+    records = found["row"]
+    return kind.read(np.frombuffer(records.buffers()[1], kind.row, len(records), records.offset * kind.row.itemsize))
+
+
+def lance_db(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    import lancedb
+    import pyarrow as pa
+    from lancedb.permutation import Permutation
+
+    table = lancedb.connect(str(folder)).create_table("rows", schema=pa.schema({"row": pa.binary(rows.itemsize)}))
+    for start in range(0, len(rows), SLICE):
+        part = rows[start : start + SLICE]
+        column = pa.Array.from_buffers(pa.binary(rows.itemsize), len(part), [None, pa.py_buffer(part.tobytes())])
+        table.add(pa.table({"row": column}))
+
+    opened = Permutation.identity(table).with_format("arrow")
+    start = "forkserver" if workers else None  # as it advises
+    batches = DataLoader(
+        opened,
+        kind.batch,
+        shuffle=True,
+        collate_fn=partial(lance_batch, kind),
+        num_workers=workers,
+        multiprocessing_context=start,
+    )
+    return lambda: sizes(batches)
+
+
+def sc_dataset(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    """A memory-mapped file in blocks of 64 rows, those of 64 batches shuffled together, as its documentation does."""
+    from scdataset import BlockShuffling, scDataset
+
+    folder.mkdir()
+    np.save(folder / "rows.npy", rows)
+    data = scDataset(
+        np.load(folder / "rows.npy", mmap_mode="r"),
+        BlockShuffling(block_size=64),
+        batch_size=kind.batch,
+        fetch_factor=64,
+        batch_transform=kind.read,
+    )
+    return lambda: sizes(DataLoader(data, batch_size=None, num_workers=workers))
+
+
 PEERS = {
     "annbatch": annbatch,
     "datasets": hf_datasets,
@@ -188,6 +234,8 @@ PEERS = {
     "mosaicml-streaming": mosaicml_streaming,
     "webdataset": web_dataset,
     "grain": grain,
+    "lancedb": lance_db,
+    "scdataset": sc_dataset,
 }
 THREADED = frozenset({"annbatch"})  # reads in threads of its own, and advises against worker processes
 
