@@ -117,18 +117,18 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
     """Units of one stretch each; one is held back until it is known how much of the file was read for it."""
     for source, file in enumerate(files):
         held: Unit | None = None
-        read = 0
+        covered = read = 0  # bytes of the file on disk: read for the unit that is held back, and in all
         for index, member in enumerate(file.members(suffixes)):
             stream, encoding, offset = transcoded(member.stream)
             for unit in cutter(MemberText(source, file.name, member.name, index, stream, encoding, offset, member)):
                 if held is not None:
-                    yield held
+                    yield replace(held, raw_bytes=covered)
                 position = max(read, min(member.raw_position(), file.bytes))
-                held, read = replace(unit, raw_bytes=position - read), position
+                held, covered, read = unit, position - read, position
         if held is None:  # an archive without a member that counts
             nothing = Stretch(source, file.name, 0, 0, 0, 0, whole=True)
             held = Unit(source=source, name=file.name, offset=0, stretches=(nothing,))
-        yield replace(held, raw_bytes=held.raw_bytes + file.bytes - read)
+        yield replace(held, raw_bytes=covered + file.bytes - read)
 
 
 def _grouped(units: Iterable[Unit], size: int, joins: Callable[[Unit], bool]) -> Iterator[Sequence[Unit]]:
