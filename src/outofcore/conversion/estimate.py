@@ -28,8 +28,8 @@ AHEAD = 4
 """Units of the sample in flight."""
 # Between this many units and twice as many are converted, spread evenly over the input; of small ones, as many as hold
 # between half of these bytes and all of them, decompressed.
-SAMPLE_UNITS = 24
-SAMPLE_BYTES = 32 * 2**20
+SAMPLE_UNITS = 12
+SAMPLE_BYTES = 16 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: reading the rest would not pay off.
 SAMPLE_RAW_BYTES = 4 * 2**30
 
