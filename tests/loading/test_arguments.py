@@ -41,7 +41,11 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"fields": ("id", 5)}, ParamsError, "fields"),
         ({"window": 5}, ParamsError, "window"),
         ({"window": {"mode": "x"}}, ParamsError, "window.*length"),
-        ({"window": {"length": 5, "mode": "x"}}, ParamsError, "window.mode: expected one of pack, never, reach"),
+        (
+            {"window": {"length": 5, "mode": "x"}},
+            ParamsError,
+            "window.mode: expected one of pack, never, best_fit, reach",
+        ),
         ({"window": {"length": 5, "step": 1}}, ParamsError, "window: expected keys among length.*'step'"),
         ({"window": {"length": 0}}, ParamsError, "window.length"),
         ({"window": {"length": 5, "stride": 1.5}}, ParamsError, "window.stride"),

@@ -15,6 +15,7 @@ from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.memory import READY_GROUPS, Choice, Needs, ResidencyName, choose, in_flight
 from outofcore.loading.residency import Arena
 from outofcore.loading.split import Rows
+from outofcore.loading.windows import Windows
 from outofcore.store.reader import open_store
 from tests.loading.conftest import MakeStore
 
@@ -166,7 +167,7 @@ def test_an_empty_split_has_nothing_to_keep() -> None:
 def test_an_arena_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeStore) -> None:
     fields = {"id": open_store(make_store()).rows("train")["id"]}
     for kept in (0, 1, 7, 46, 47, 99):
-        arena = Arena(Rows([fields]), 1, pool_slots=4, pinned_chunks=kept)
+        arena = Arena(Rows([fields]), Windows(len(fields["id"])), pool_slots=4, pinned_chunks=kept)
         chunks = np.arange(arena.chunks)
         assert arena.chunks == 47
         for start in (*range(0, 47, 4), *range(0, 47, 4)):

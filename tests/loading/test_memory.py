@@ -84,6 +84,8 @@ ORDERS: dict[str, dict[str, Any]] = {
     "rows": {"pool_blocks": 64},
     "overlapping windows": {"pool_blocks": 16, "window": {"length": 8, "stride": 4}},
     "windows inside sequences": {"pool_blocks": 16, "window": {"length": 50, "stride": 2, "mode": "never"}},
+    "packed sequences": {"pool_blocks": 8, "window": {"length": 700, "stride": 699, "mode": "best_fit"}},
+    "packed short sequences": {"pool_blocks": 4, "window": {"length": 4097, "stride": 4096, "mode": "best_fit"}},
     "weighted": {"pool_blocks": 64, "weighted": {"column": "half"}},
     "few draws by weights of sequences": {"weighted": {"column": "length", "samples": 20_000}, "batch_size": 20_000},
     "columns": {"pool_blocks": 4, "columns": ("label", "sequence", "length")},

@@ -28,6 +28,7 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
     "store order": {"shuffle": False},
     "full": {"shuffle": "full"},
     "windows": {"window": {"length": 33, "stride": 4, "mode": "never"}},
+    "packs": {"window": {"length": 33, "stride": 32, "mode": "best_fit"}},
     "weighted": {"weighted": {"column": "half", "samples": 2500}},
     "balanced": {"balanced": ENTRIES},
     "mixture": {"weights": {"a": 0.7, "b": 0.3}},

@@ -19,6 +19,7 @@ from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.loading.residency import Mapped
 from outofcore.loading.split import Rows
+from outofcore.loading.windows import Windows
 from outofcore.store.bulk import BulkReader
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
@@ -167,7 +168,7 @@ def test_an_empty_chunk_of_another_place_is_refused(make_store: Callable[..., Pa
         lambda: clock.read(64, 128),
         lambda: clock.read(70, 80),
         lambda: BulkReader([clock]).read(one, [room], np.array([0])),
-        lambda: [work() for work in Mapped(Rows([{"clock": clock}]), 1).bring(one)],
+        lambda: [work() for work in Mapped(Rows([{"clock": clock}]), Windows(len(clock))).bring(one)],
     ):
         with pytest.raises(DamagedStore, match=r"chunk 1 of field train/clock .* is of another version"):
             read()

@@ -132,11 +132,11 @@ class ZarrDataset(Dataset[Batch]):
         }
         self._arguments = {"split": split, "part": place, "memory": memory, **what}
         self._split = open_split(stores, split, place, phase=False, budget=budget, **what)
-        rows, length = self._split.rows, self._split.windows.length
+        rows, extent = self._split.rows, self._split.windows.extent
         chunk = rows.chunk_rows * rows.row_bytes
         columns_held = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
-        needed = min((length + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
+        needed = min((extent + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
             message = (
                 f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "
@@ -197,7 +197,7 @@ class ZarrDataset(Dataset[Batch]):
         process = os.getpid()
         with self._locks.setdefault(process, threading.Lock()):
             if self._arena is None or self._arena[0] != process:
-                self._arena = process, Arena(self._split.rows, self._split.windows.length, self._slots)
+                self._arena = process, Arena(self._split.rows, self._split.windows, self._slots)
             arena = self._arena[1]
             buffer = arena.allocate(len(first))
             chunks = arena.touched(first)
@@ -215,7 +215,7 @@ class ZarrDataset(Dataset[Batch]):
         start = 0
         while start < len(first):
             last_chunk = max(int(first[start]), 0) // arena.chunk_rows + self._slots
-            ends = first + (self._split.windows.length - 1)
+            ends = first + (self._split.windows.extent - 1)
             stop = max(start + 1, int(np.searchsorted(ends, last_chunk * arena.chunk_rows)))
             part = first[start:stop]
             self._gather(arena, part, arena.touched(part), buffer, start)

@@ -23,6 +23,7 @@ from outofcore.errors import BudgetError
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.residency import Residency, Work
 from outofcore.loading.split import Rows
+from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -140,8 +141,8 @@ class OnDevice(Residency):
 
     name = "device"
 
-    def __init__(self, rows: Rows, length: int, stream: DeviceStream, reservation: Reservation | None) -> None:
-        super().__init__(rows, length)
+    def __init__(self, rows: Rows, windows: Windows, stream: DeviceStream, reservation: Reservation | None) -> None:
+        super().__init__(rows, windows)
         self.device = stream.device or torch.device("cpu")
         self._stream = stream
         self._reservation = reservation
@@ -183,8 +184,9 @@ class OnDevice(Residency):
 
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
         with self._stream.queue():
-            places = torch.from_numpy(first).to(self.device)
-            if self.length > 1:
+            rows = first if self.packs is None else self.packs.rows(first).reshape(-1)
+            places = torch.from_numpy(rows).to(self.device)
+            if self.length > 1 and self.packs is None:
                 steps = torch.arange(self.length, device=self.device)
                 origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
                 places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)

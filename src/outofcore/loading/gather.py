@@ -141,22 +141,26 @@ def _gather_rows(table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints
 def _gather_windows(
     table: Addresses,
     first: Ints,
-    length: int,
+    lengths: Ints,
     chunk_rows: int,
     origins: Ints,
     row_bytes: Ints,
     targets: Addresses,
     at: int,
 ) -> int:
-    """Copy windows of ``length`` rows of all fields; returns -1, or the number of a window without chunk."""
+    """Copy runs of rows of all fields, end to end from row ``at``; returns -1, or the number of a run without chunk.
+
+    ``lengths`` is that of each run, or one for all; if negative, the row is repeated.
+    """
     for number in range(len(row_bytes)):
         size = row_bytes[number]
         addresses = table[number]
-        target = targets[number] + np.uint64(at * length * size)
+        target = targets[number] + np.uint64(at * size)
         for sample in range(len(first)):
             row = first[sample]
-            left = length
-            last = (row + length - 1) // chunk_rows
+            left = lengths[min(sample, len(lengths) - 1)]
+            repeats, left = left < 0, abs(left)
+            last = (row if repeats else row + left - 1) // chunk_rows
             if last >= len(addresses):
                 return sample
             origin = origins[last]
@@ -164,12 +168,12 @@ def _gather_windows(
                 start = max(row, origin)
                 chunk = start // chunk_rows
                 place = start - chunk * chunk_rows
-                run = 1 if row < origin else min(left, chunk_rows - place)
+                run = 1 if repeats or row < origin else min(left, chunk_rows - place)
                 if addresses[chunk] == ABSENT:
                     return sample
                 _copy(target, addresses[chunk] + np.uint64(place * size), run * size)
                 target += np.uint64(run * size)
-                row += run
+                row += 0 if repeats else run
                 left -= run
     return -1
 
@@ -196,17 +200,20 @@ def gather(
     row_bytes: Ints,
     buffer: BatchBuffer,
     at: int,
+    lengths: Ints | None = None,
 ) -> None:
     """Copy a window of ``length`` rows for each sample into ``buffer``, from sample ``at`` on.
 
     ``table`` (fields, chunks) has the address of each decoded chunk, ``ABSENT`` if unavailable. ``first`` is the first
     row of each window; ``origins`` (chunks,) is the first row of each chunk's store, repeated where a window reaches
-    back before it; ``row_bytes`` are bytes per row of each field. Raises LookupError if a chunk is unavailable.
+    back before it; ``row_bytes`` are bytes per row of each field. With ``lengths``, both are of runs that
+    make the windows, end to end; a negative length repeats the row. Raises LookupError if a chunk is unavailable.
     """
     if length == 1:
         missing = _gather_rows(table, first, chunk_rows, row_bytes, buffer.targets, at)
     else:
-        missing = _gather_windows(table, first, length, chunk_rows, origins, row_bytes, buffer.targets, at)
+        each = np.array([length]) if lengths is None else lengths
+        missing = _gather_windows(table, first, each, chunk_rows, origins, row_bytes, buffer.targets, at * length)
     if missing >= 0:
         message = f"rows from {first[missing]} on are not in memory"
         raise LookupError(message)

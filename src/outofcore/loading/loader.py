@@ -410,6 +410,8 @@ def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batc
     for reader, line in zip(readers, mixing, strict=True):
         if len(readers) > 1 and not reader.sampler.positions:
             notes.append(f"{reader.split.path}: {line}")
+        if reader.split.windows.packs is not None:
+            notes.append(f"{reader.split.path}: {reader.split.windows.packs.report()}")
         if reader.split.selects and reader.split.sequences.selected:
             notes.append(f"{reader.split.path}: {_selected_line(reader.split)}")
         notes += [f"{reader.split.path}: {line}" for line in reader.sampler.report()]

@@ -200,7 +200,7 @@ def read_together(needs: Sequence[Needs]) -> list[Needs]:
 
 def _reads_extents(split: Split, sampler: Sampler) -> bool:
     window, columns = split.windows.window, split.columns.bytes > 0
-    return bool(split.selects) or columns or sampler.of_sequences or (window is not None and window.mode == "never")
+    return bool(split.selects) or columns or sampler.of_sequences or (window is not None and window.by_sequence)
 
 
 def _sample_bytes(split: Split) -> int:
@@ -209,12 +209,13 @@ def _sample_bytes(split: Split) -> int:
     if not split.windows.samples:
         return 0
     first = int(split.windows.first_rows(np.zeros(1, np.int64))[0])
-    store = int(split.rows.store_of(np.array(first + length - 1)))
+    reach = 1 if split.windows.packs else length
+    store = int(split.rows.store_of(np.array(first + reach - 1)))
     first -= int(split.rows.origins[store])
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {}
     for name, array in split.rows.stores[store].items():
-        values = array.read(max(first, 0), first + length)  # one that reaches back repeats the first row
+        values = array.read(max(first, 0), first + reach)  # one that reaches back repeats the first row
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
     rows |= split.columns.blank_rows()
@@ -223,6 +224,7 @@ def _sample_bytes(split: Split) -> int:
     own = sum(tensor.nbytes for tensor in tensors.values())
     if split.place is not None:
         tensors = {**tensors, "part": torch.tensor([split.place])}
+    own += split.windows.packs.runs_bytes if split.windows.packs else 0
     return int(stored + SAMPLE_BYTES + own + (split.transform.check(tensors) if split.transform else 0))
 
 
@@ -244,10 +246,10 @@ class Choice:
     def open(self, split: Split, stream: DeviceStream, recyclers: Recyclers) -> Residency:
         """The residency, still empty."""
         if self.kind == "mapped":
-            return Mapped(split.rows, split.windows.length, recyclers)
+            return Mapped(split.rows, split.windows, recyclers)
         if self.kind == "device":
-            return OnDevice(split.rows, split.windows.length, stream, self.reservation)
-        return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used, recyclers)
+            return OnDevice(split.rows, split.windows, stream, self.reservation)
+        return Arena(split.rows, split.windows, self.pool_slots, self.pinned_chunks, split.used, recyclers)
 
 
 def choose(kind: ResidencyName, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:

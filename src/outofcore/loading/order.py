@@ -15,6 +15,8 @@ lane ``p % L``. All pools but the last hold a multiple of L samples, so the lane
 W, ..., which hold blocks that no other rank reads. Otherwise they lie in the lanes r, r + d, ... with d the greatest
 common divisor of W and L, each read by W / d ranks.
 
+Windows are numbered by their first rows, also those of several sequences (:mod:`outofcore.loading.packs`).
+
 Without shuffling, position g is sample g. With ``"full"``, a keyed bijection sends position g to its sample.
 """
 
@@ -334,7 +336,7 @@ class PlainSampler(Sampler):
             return most, most
         window = self.windows.window
         blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
-        if blocks > _COUNTED and not self.windows.selects and (window is None or window.mode != "never"):
+        if blocks > _COUNTED and not self.windows.selects and (window is None or not window.by_sequence):
             return self._bound()
         pool = block = 0
         for shift in self.cut.shifts:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.gather import ABSENT, BatchBuffer, gather
 from outofcore.loading.split import Rows
-from outofcore.loading.windows import touched
+from outofcore.loading.windows import Windows, touched
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact, reader_of
 from outofcore.store.local import with_room
@@ -30,6 +30,7 @@ Ints = npt.NDArray[np.int64]
 Work = Callable[[], None]
 
 PIECE_BYTES = 4 << 20  # decoded; a few milliseconds of work, long compared with handing it out
+TOUCHED_ROWS = 1 << 19  # of packed samples, looked at together
 PIECES = 4  # at least, of what is brought together, for as many threads
 
 
@@ -50,16 +51,22 @@ class Residency(ABC):
 
     name: str
 
-    def __init__(self, rows: Rows, length: int) -> None:
+    def __init__(self, rows: Rows, windows: Windows) -> None:
         self.rows = rows
         self.fields, self.chunk_rows, self.chunks = rows.fields, rows.chunk_rows, rows.chunks
-        self.length = length
+        self.length, self.packs = windows.length, windows.packs
         self.bytes_read = 0
         self.origins = rows.chunk_origins()
 
     def touched(self, first: Ints) -> Ints:
         """The chunks that hold the samples with these first rows, ascending."""
-        return touched(first, self.length, self.chunk_rows, self.origins)
+        if self.packs is None:
+            return touched(first, self.length, self.chunk_rows, self.origins)
+        slab, marks = max(1, TOUCHED_ROWS // self.length), np.zeros(self.chunks, np.bool_)
+        for begin in range(0, len(first), slab):
+            starts, lengths, _ = self.packs.runs(first[begin : begin + slab])
+            marks[touched(starts, np.maximum(lengths, 1), self.chunk_rows, self.origins)] = True
+        return np.flatnonzero(marks)
 
     @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
@@ -93,8 +100,8 @@ Recyclers = defaultdict[str, Recycler]
 class HostResidency(Residency):
     """A residency with chunks in host memory, each at an address."""
 
-    def __init__(self, rows: Rows, length: int, recyclers: Recyclers | None = None) -> None:
-        super().__init__(rows, length)
+    def __init__(self, rows: Rows, windows: Windows, recyclers: Recyclers | None = None) -> None:
+        super().__init__(rows, windows)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
         self._chunk_bytes = self.chunk_rows * rows.row_bytes
@@ -112,7 +119,8 @@ class HostResidency(Residency):
 
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
         """Copy each window once, from its chunks to its place in the batch."""
-        gather(self.addresses, first, self.length, self.chunk_rows, self.origins, self._row_bytes, buffer, at)
+        starts, lengths = (first, None) if self.packs is None else self.packs.runs(first)[:2]
+        gather(self.addresses, starts, self.length, self.chunk_rows, self.origins, self._row_bytes, buffer, at, lengths)
 
 
 class Arena(HostResidency):
@@ -128,13 +136,13 @@ class Arena(HostResidency):
     def __init__(
         self,
         rows: Rows,
-        length: int,
+        windows: Windows,
         pool_slots: int,
         pinned_chunks: int = 0,
         used: Ints | None = None,  # the chunks that are ever brought; None for all
         recyclers: Recyclers | None = None,
     ) -> None:
-        super().__init__(rows, length, recyclers)
+        super().__init__(rows, windows, recyclers)
         used = np.arange(self.chunks) if used is None else used
         pinned = min(pinned_chunks, len(used))
         pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
@@ -235,8 +243,8 @@ class Mapped(HostResidency):
 
     name = "mapped"
 
-    def __init__(self, rows: Rows, length: int, recyclers: Recyclers | None = None) -> None:
-        super().__init__(rows, length, recyclers)
+    def __init__(self, rows: Rows, windows: Windows, recyclers: Recyclers | None = None) -> None:
+        super().__init__(rows, windows, recyclers)
         self._stores = cast("Sequence[Mapping[str, SealedArray]]", rows.stores)
         self._lock = threading.Lock()
         self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}

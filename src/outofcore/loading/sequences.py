@@ -24,6 +24,9 @@ NUMBER = "sequence"
 SOURCE = "source"
 """The name of the number of a sample's source in a mixture."""
 
+VALID = "valid"
+"""The name under which a reading gets which rows of a window are neither padding nor begin the rest of a sequence."""
+
 _EXAMINED = 16 << 20  # bytes of a table that is read whatever the budget, to say what is needed
 _SLAB = 1 << 12  # sequences
 _WIDER = {"uint16": np.int32, "uint32": np.int64}
@@ -172,6 +175,7 @@ class SequenceColumns:
         self._sources = sources
         self._sequences = sequences
         self._window = (windows.length,) if windows.length > 1 else ()
+        self._packs = windows.packs
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
         self._arrays = {name: None if name == NUMBER else sequences[name] for name in (*names, *taken)}
         for name, array in self._arrays.items():
@@ -195,7 +199,8 @@ class SequenceColumns:
 
     def blank_rows(self) -> dict[str, npt.NDArray[Any]]:
         """:meth:`of_rows` of such a sample."""
-        return self._blank(self._taken, *self._window)
+        valid = {} if self._packs is None else {VALID: np.ones((1, *self._window), np.bool_)}
+        return self._blank(self._taken, *self._window) | valid
 
     def _blank(self, names: Iterable[str], *window: int) -> dict[str, npt.NDArray[Any]]:
         arrays = {name: self._arrays[name] for name in names}
@@ -222,13 +227,14 @@ class SequenceColumns:
 
     def of_rows(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values that the reading takes, as if they were fields of the rows, by the first row of each sample."""
+        valid = {} if self._packs is None else {VALID: self._packs.runs(first)[2]}
         if not self._taken:
-            return {}
-        rows = first
-        if self._window:
+            return valid
+        rows = first if self._packs is None else self._packs.rows(first)
+        if self._window and self._packs is None:
             rows = first[:, None] + np.arange(*self._window)
             rows = np.maximum(rows, self._sequences.origin_of(rows[:, -1])[:, None])  # as windows that reach back do
-        return self._at(rows, self._taken)
+        return self._at(rows, self._taken) | valid
 
     def _at(self, rows: Ints, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
         sequence = np.searchsorted(self._starts, rows, "right") - 1

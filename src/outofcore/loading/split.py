@@ -17,7 +17,7 @@ from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, rea
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
-from outofcore.loading.sequences import SequenceColumns, Sequences, indexable
+from outofcore.loading.sequences import VALID, SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
@@ -221,6 +221,8 @@ def open_split(
         in_blocks=in_blocks,
         selects=condition is not None and not drawn,
     )
+    if windows.packs is not None and VALID in rows.fields:
+        refuse("window", f"another mode than best_fit, which has a {VALID!r} of its own, as this store has", window)
     taken = makes.columns if isinstance(makes, OfSequences) else ()
     values = SequenceColumns(sequences, windows, columns, taken, rows.origins[edges[:-1]] if sources else None)
     dtypes = {name: array.dtype for name, array in rows.fields.items()}
@@ -234,7 +236,7 @@ def windows_of(
 ) -> Windows:
     """The windows of rows, source after source; of selected sequences only if it ``selects``."""
     runs = None
-    if selects and (window is None or window.mode != "never"):
+    if selects and (window is None or not window.by_sequence):
         runs = sequences.selected_runs()
     elif selects or len(sequences.stores) > 1 or sources[0].origins[0]:
         each = [rows.runs(whole_chunks=in_blocks and window is None) for rows in sources]

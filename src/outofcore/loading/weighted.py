@@ -51,8 +51,8 @@ class WeightedSampler(Sampler):
     """Draws samples by weight, from blocks whose cut does not move from epoch to epoch."""
 
     def __init__(self, split: Split, cut: Cut, weighted: Weighted, seed: int) -> None:
-        if split.windows.phase or cut.shuffle not in ("blocks", True):
-            message = "weighted sampling needs shuffle='blocks' and windows without a phase"
+        if split.windows.phase or split.windows.packs or cut.shuffle not in ("blocks", True):
+            message = "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
             raise ParamsError(message)
         self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.rows.chunk_rows)
         self.pool_weights = self.plain.pool_samples(1)

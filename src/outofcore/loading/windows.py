@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import one_of, whole
+from outofcore.loading.packs import Packs
 from outofcore.loading.permutation import draw
 from outofcore.system.compilation import kernel
 
 Ints = npt.NDArray[np.int64]
-Mode = Literal["pack", "never", "reach"]
+Mode = Literal["pack", "never", "best_fit", "reach"]
 
 _PHASE = 16  # purpose of a key; those of the order are lower numbers
 _SLAB, _SEQUENCES = 1 << 13, 1 << 12  # samples, and sequences, that are examined at a time
@@ -28,6 +29,7 @@ class Window:
 
     ``length`` rows, ``stride`` rows from one window to the next. Modes: ``"pack"``: windows cross sequences (tokens of
     packed documents). ``"never"``: a window is inside one sequence; sequences shorter than ``length`` have none.
+    ``"best_fit"``: whole sequences share windows; longer ones are cut; padding is ``valid`` false (:mod:`.packs`).
     ``"reach"``: every row is a sample, and its window is the ``length`` rows that end with it (lags of a response); it
     may reach into the previous sequence, and before the split's first row that row is repeated. The user masks what
     should not count.
@@ -44,6 +46,14 @@ class Window:
         if self.mode == "reach" and self.stride != 1:
             message = 'with mode="reach" every row is a sample: stride must be 1'
             raise ParamsError(message)
+        if self.mode == "best_fit" and not 1 <= self.stride == self.length - 1:
+            message = f'with mode="best_fit" stride must be length - 1, got {self.stride} and a length of {self.length}'
+            raise ParamsError(message)
+
+    @property
+    def by_sequence(self) -> bool:
+        """Whether the table of sequences is needed."""
+        return self.mode in ("never", "best_fit")
 
 
 class Windows:
@@ -52,10 +62,10 @@ class Windows:
     With ``phase``, starts move from epoch to epoch by less than ``stride`` rows; the number of samples is the one that
     all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``runs``:
     first row and length of each range of rows, in the order of their samples; no window crosses the end of one; by
-    default a single range. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``;
-    two int64 per sequence with a window are then held. ``origins``, first rows of the stores, are given if runs or
-    sequences are a selection; then windows that reach back may begin before a run. ``length`` is 1 without a window,
-    ``span`` is the number after that of the last row.
+    default a single range. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``,
+    where two int64 per sequence with a window are then held, and ``"best_fit"``, whose windows are ``packs``.
+    ``origins``, first rows of the stores, are given if runs or sequences are a selection; then windows that reach back
+    may begin before a run. ``length`` is 1 without a window, ``span`` is the number after that of the last row.
     """
 
     def __init__(
@@ -70,17 +80,22 @@ class Windows:
     ) -> None:
         self.rows = rows
         self.window = window
-        self.phase = phase and window is not None and window.mode != "reach" and window.stride > 1
+        self.phase = phase and window is not None and window.mode in ("pack", "never") and window.stride > 1
         self.length = window.length if window else 1
         starts, lengths = (np.zeros(1, np.int64), np.array([rows], np.int64)) if runs is None else runs
         self.span = int((starts + lengths).max(initial=0))
         self.selects = origins is not None
         self._origins = starts if origins is None else origins
         self._starts = self._ends = self._room = np.empty(0, np.int64)
-        if window is not None and window.mode == "never":
+        self.packs: Packs | None = None
+        if window is not None and window.by_sequence:
             if sequences is None:
-                message = 'windows with mode="never" need the table of sequences'
+                message = f'windows with mode="{window.mode}" need the table of sequences'
                 raise StoreError(message)
+            if window.mode == "best_fit":
+                self.packs = Packs(*sequences(), window.length, self._origins)
+                self._starts, self._ends, self.samples = self.packs.firsts, self.packs.ends, self.packs.samples
+                return
             self.samples = self._tabulate(*sequences())
             return
         counts = self._count(lengths)
@@ -97,7 +112,12 @@ class Windows:
     @property
     def bytes(self) -> int:
         """Memory of the table of runs or sequences."""
-        return self._starts.nbytes + self._ends.nbytes + self._room.nbytes
+        return self._starts.nbytes + self._ends.nbytes + self._room.nbytes + (self.packs.bytes if self.packs else 0)
+
+    @property
+    def extent(self) -> int:
+        """Most rows from the first of a sample to its last."""
+        return self.length if self.packs is None else self.packs.extent
 
     def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
         """First row of each sample, before that of its store if a window reaches back; ``phase`` shifts the starts."""
@@ -123,8 +143,8 @@ class Windows:
         for begin in range(0, len(self._ends), _SLAB):
             own = slice(begin, begin + _SLAB)
             before = self._ends[begin - 1] if begin else 0
-            last = self.first_rows(self._ends[own] - 1) + self.length - 1
-            last += self._room[own] if len(self._room) else self._slack
+            last = self.first_rows(self._ends[own] - 1) + self.extent - 1
+            last = np.minimum(last + (self._room[own] if len(self._room) else self._slack), self.span - 1)
             low = self._low(np.concatenate(([before], self._ends[own][:-1])), chunk_rows)
             np.add.at(marks, low, 1)
             np.add.at(marks, last // chunk_rows + 1, -1)
@@ -133,7 +153,7 @@ class Windows:
     def block_chunks(self, edges: Ints, chunk_rows: int) -> Ints:
         """Most chunks, over all phases, of the samples between each pair of neighbouring ``edges``."""
         slack, counts = self._slack, []
-        evenly = self.window is None or self.window.mode != "never"
+        evenly = self.window is None or not self.window.by_sequence
         slab = _SLAB if not evenly else _SLAB_OF_RUNS if self.selects else self.samples + 1
         each = max(1, slab // int(np.diff(edges).max()))
         for begin in range(0, len(edges) - 1, each):
@@ -152,7 +172,7 @@ class Windows:
                 counts.append(np.add.reduceat(new, starts))
                 continue
             first = self.first_rows(np.arange(own[0], own[-1], dtype=np.int64))
-            low, high = first // chunk_rows, (first + self.length - 1 + slack) // chunk_rows
+            low, high = first // chunk_rows, (np.minimum(first + self.extent + slack, self.span) - 1) // chunk_rows
             new = high - np.maximum(low - 1, np.concatenate(([-1], high[:-1])))
             starts = own[:-1] - own[0]
             new[starts] = high[starts] - low[starts] + 1
@@ -215,16 +235,20 @@ def _place(samples: Ints, starts: Ints, ends: Ints, stride: int, room: Ints, pha
         first[number] = starts[run] + (sample - (ends[run - 1] if run else 0)) * stride + shift
 
 
-def touched(first: Ints, length: int, chunk_rows: int, origins: Ints) -> Ints:
-    """The chunks that hold these windows, ascending; one that reaches back before its store repeats the first row."""
+def touched(first: Ints, length: int | Ints, chunk_rows: int, origins: Ints) -> Ints:
+    """The chunks that hold these windows, ascending; one that reaches back before its store repeats the first row.
+
+    ``length`` is that of all, or of each.
+    """
     marks = np.zeros(len(origins), np.bool_)
-    _mark(first, length, chunk_rows, origins, marks)
+    _mark(first, np.atleast_1d(length), chunk_rows, origins, marks)
     return np.flatnonzero(marks)
 
 
 @kernel
-def _mark(first: Ints, length: int, chunk_rows: int, origins: Ints, marks: npt.NDArray[np.bool_]) -> None:
-    for row in first:
-        last = (row + length - 1) // chunk_rows
+def _mark(first: Ints, lengths: Ints, chunk_rows: int, origins: Ints, marks: npt.NDArray[np.bool_]) -> None:
+    for number in range(len(first)):
+        row = first[number]
+        last = (row + lengths[min(number, len(lengths) - 1)] - 1) // chunk_rows
         for chunk in range(max(row, origins[last]) // chunk_rows, last + 1):
             marks[chunk] = True

@@ -33,6 +33,17 @@ def test_a_window_has_as_many_tokens_as_targets(apart):
         assert torch.equal(named["attention_mask"], torch.ones(3, 8, dtype=torch.int64))
 
 
+def test_a_label_that_no_loss_counts_is_ignored_in_every_form():
+    valid = np.ones(ROWS.shape, bool)
+    valid[0, 5], valid[2, 6:] = False, False
+    batch = TextReading(end=END)({"tokens": ROWS, "valid": valid}, np.zeros(3, np.uint64))
+    expected = np.where(valid, ROWS.astype(int), -100)
+    for packed in (False, True):
+        named = outofcore.causal_lm(batch, packed=packed)
+        assert named["shift_labels"].view(3, 8).tolist() == expected[:, 1:].tolist()
+        assert named["labels"].view(3, 8)[:, 1:].tolist() == expected[:, 1:-1].tolist()
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_packed_sequences_are_the_documents_of_each_window(apart):
     documents = []

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from outofcore.domains.text import cross_entropy as module
-from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
+from outofcore.domains.text.cross_entropy import IGNORED, cross_entropy, token_losses
 
 
 @pytest.fixture
@@ -28,6 +28,17 @@ def test_loss_and_gradients_are_those_of_torch(case):
     assert torch.allclose(found, expected)
     for ours, theirs in zip(gradients(found * 3, hidden, weight), gradients(expected * 3, hidden, weight), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_ignored_targets_count_nothing(case):
+    hidden, weight, targets = case
+    targets[::3] = IGNORED
+    expected = functional.cross_entropy(hidden @ weight.T, targets, reduction="sum")
+    found = cross_entropy(hidden, weight, targets)
+    assert torch.allclose(found, expected)
+    for ours, theirs in zip(gradients(found, hidden, weight), gradients(expected, hidden, weight), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+    assert torch.allclose(token_losses(hidden, weight, targets).sum(), expected)
 
 
 def test_bfloat16_gives_gradients_in_the_types_of_what_they_belong_to(case):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import zarr
 
+import outofcore
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
@@ -149,6 +153,30 @@ def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
         again = once(f"stopped{stop}")
         assert again.resumed_units > 0
         assert again.seal.digest == whole.seal.digest
+
+
+@pytest.mark.parametrize("seq_len", [64, 200, 400])
+def test_packed_windows_read_every_document(prepared, seq_len):
+    store, _ = run(prepared, 1)
+    tokens = zarr.open_array(f"{store.root}/train/tokens")[:].tolist()
+    ends = np.cumsum(store.sequences("train")["length"].read()).tolist()
+    documents = [tuple(tokens[start:stop]) for start, stop in zip([0, *ends], ends, strict=False)]
+    reading = outofcore.reading(store, seq_len=seq_len, across_documents="best_fit", reset_at_documents=True)
+    targets, parts, windows = [], set(), 0
+    for batch in loader(store, "train", 8, tensors=reading):
+        for inputs, following in zip(batch["inputs"].tolist(), batch["targets"].tolist(), strict=True):
+            counted = [target for target in following if target != -100]
+            targets, windows = targets + counted, windows + 1
+            stops = [0, *(place + 1 for place, token in enumerate([inputs[0], *counted]) if token == reading.end)]
+            parts |= {tuple([inputs[0], *counted][slice(*pair)]) for pair in pairwise(stops)}
+    short = {document for document in documents if len(document) <= seq_len + 1}
+    assert short <= parts
+    assert len(short) > 2
+    # Every token is a target once, but the first of a document with which a window begins.
+    missing = Counter(tokens) - Counter(targets)
+    assert not Counter(targets) - Counter(tokens)
+    assert 0 < missing.total() <= min(windows, len(documents))
+    assert missing <= Counter(document[0] for document in documents)
 
 
 @pytest.mark.parametrize(("seq_len", "stride"), [(64, None), (64, 10), (64, 150), (2, None)])

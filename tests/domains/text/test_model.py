@@ -68,6 +68,39 @@ def test_figures_are_the_means_over_all_batches(task: TextTask, tokenizer: Token
     assert np.mean([row["loss"] for row in plot]) == pytest.approx(loss, rel=1e-5)
 
 
+def test_padding_changes_no_figure_and_no_gradient(section_of, tokenizer: Tokenizer):
+    torch.manual_seed(0)
+    section = section_of(
+        Path("raw"), tensors={"seq_len": 32, "across_documents": "best_fit"}, train={"layers": 1, "width": 8}
+    )
+    task, reading = TextTask(tokenizer, section, 3.5), make_reading(attributes(tokenizer), section)
+    rows, valid = windows(tokenizer), np.ones((8, 33), bool)
+    valid[0, 5], valid[3, 20:], valid[5, 1:] = False, False, False
+    other = np.where(np.cumsum(~valid, axis=1) > 1, 7, rows)  # other padding
+    found = []
+    for tokens in (rows, other):
+        batch = reading({"tokens": tokens, "valid": valid}, np.zeros(1, np.uint64))
+        total, count = task.loss(batch)
+        assert int(count) == valid[:, 1:].sum() == 8 * 32 - 1 - 13 - 32
+        task.zero_grad()
+        total.backward()
+        sums = task.evaluate(batch)
+        plot = [row["loss"] for row in task.plots(sums)["loss_by_place"]]
+        found.append([total.item(), *task.summarize(sums).values(), *plot])
+        gradients = [parameter.grad.clone() for parameter in task.parameters()]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    # By hand: the mean cross-entropy of the valid targets.
+    with torch.no_grad():
+        hidden = task.network(batch["inputs"])
+        losses = (
+            -task.network.logits(hidden).log_softmax(-1).gather(2, torch.from_numpy(other[:, 1:, None].astype(int)))
+        )
+    counted = losses[..., 0][torch.from_numpy(valid[:, 1:])]
+    assert task.summarize(sums)["loss"] == pytest.approx(float(counted.mean()), rel=1e-5)
+    assert task.summarize(sums)["tokens"] == len(counted)
+    assert all(torch.isfinite(each).all() for each in gradients)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_bits_per_byte_count_the_bytes_of_the_raw_text(family: str, tmp_path: Path):
     """Whatever the tokenizer drops, adds or replaces: white space, capitals, a first space, what it does not know."""
@@ -85,7 +118,7 @@ def test_bits_per_byte_count_the_bytes_of_the_raw_text(family: str, tmp_path: Pa
     size = sum(len(lines[offset].encode()) for offset in sequences["offset"].read().tolist())
     task = DOMAIN.task(opened, TextSection.model_validate({"raw": "raw", **settings}))
     tokens = len(opened.rows("val"))
-    sums = {"loss_by_place": [2.0 * tokens], "counts": [0, tokens], "windows": 1}
+    sums = {"loss_by_place": [2.0 * tokens], "counts": [0, tokens]}
     figures = task.summarize({name: torch.tensor(values) for name, values in sums.items()})
     assert figures["bits_per_byte"] == pytest.approx(2 * tokens / math.log(2) / size)
 
@@ -132,6 +165,13 @@ def test_the_window_of_a_sample(section_of, tokenizer: Tokenizer):
     assert (reading().window, reading().phase) == ({"length": 17, "stride": 16, "mode": "pack"}, True)
     inside = reading(stride=4, across_documents=False, phase=False)
     assert (inside.window, inside.phase) == ({"length": 17, "stride": 4, "mode": "never"}, False)
+    assert reading(across_documents="best_fit").window == {"length": 17, "stride": 16, "mode": "best_fit"}
+    for refused in (
+        {"tensors": {"stride": 3, "across_documents": "best_fit"}},
+        {"tensors": {"across_documents": "best_fit"}, "mode": "stream"},
+    ):
+        with pytest.raises(ValueError, match="best_fit needs mode store and stride null, got "):
+            TextSection.model_validate({"raw": "raw", **refused})
 
 
 def test_tokens_are_drawn_as_text(tokenizer: Tokenizer):

@@ -21,6 +21,17 @@ def test_targets_are_the_inputs_one_token_on():
     assert batch["inputs"][0, 0] == 5
 
 
+def test_targets_that_are_not_valid_are_ignored():
+    tokens, valid = np.array([[5, 6, 0, 8, 8], [1, 2, 3, 4, 0]], np.uint16), np.ones((2, 5), bool)
+    valid[0, 3:], valid[1, [0, 2]] = False, False
+    batch = TextReading(end=0)({"tokens": tokens, "valid": valid}, GENERATOR)
+    assert batch["inputs"].tolist() == [[5, 6, 0, 8], [1, 2, 3, 4]]
+    assert batch["targets"].tolist() == [[6, 0, -100, -100], [2, -100, 4, 0]]
+    rows = {"tokens": torch.from_numpy(tokens.view(np.int16)), "valid": torch.from_numpy(valid)}
+    there = TextReading(end=0).on_device(rows, GENERATOR)
+    assert all(torch.equal(batch[name], there[name]) for name in batch)
+
+
 @given(rows=st.lists(st.lists(st.integers(0, 3), min_size=8, max_size=8), min_size=1, max_size=4))
 def test_places_begin_again_after_each_end(rows):
     batch = TextReading(end=0)({"tokens": np.array(rows, np.uint16)}, GENERATOR)

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from outofcore.domains.text.cross_entropy import IGNORED
 from outofcore.errors import ParamsError
-
-IGNORED = -100
-"""The label of a token that no loss counts, as in torch and in Hugging Face models."""
 
 
 def causal_lm(batch: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], *, packed: bool = False) -> dict[str, Any]:
@@ -60,7 +58,7 @@ def causal_lm(batch: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], *, p
     inputs = batch["inputs"]
     named: dict[str, Any] = {
         "input_ids": inputs,
-        "labels": inputs.clone(),
+        "labels": torch.cat([inputs[:, :1], batch["targets"][:, :-1]], 1),
         "shift_labels": batch["targets"].contiguous(),
     }
     if "positions" in batch:

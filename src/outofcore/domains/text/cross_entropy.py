@@ -6,11 +6,15 @@ them; memory is bounded by the chunk and nothing is computed twice.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+IGNORED = -100
+"""The target of a token that no loss counts, as in torch and in Hugging Face models."""
 
 CHUNK_SCORES = 1 << 23
 """Scores in memory at a time: 32 MiB as float32."""
@@ -20,7 +24,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Summed cross-entropy of the targets in nats.
 
     ``hidden`` (tokens, width) float32 or bfloat16; ``weight`` (vocabulary, width): the scores of a token are ``weight @
-    hidden``; ``targets`` (tokens,) int64.
+    hidden``; ``targets`` (tokens,) int64, of which negative ones count nothing.
     """
     loss: Tensor = _ChunkedCrossEntropy.apply(hidden, weight, targets)  # type: ignore[no-untyped-call]
     return loss
@@ -30,7 +34,7 @@ def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of each target in nats, (tokens,) float32, without gradients."""
     with torch.no_grad():
         parts = [
-            functional.cross_entropy(_scores(part, weight), aims, reduction="none")
+            functional.cross_entropy(_scores(part, weight), aims, reduction="none", ignore_index=IGNORED)
             for part, aims in _chunks(hidden, weight, targets)
         ]
     return torch.cat(parts)
@@ -46,12 +50,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         start = 0
         for part, aims in _chunks(hidden, weight, targets):
             scores = _scores(part, weight)
-            chosen = scores.gather(1, aims[:, None])
+            ignored, places = (aims < 0)[:, None], aims.clamp(min=0)[:, None]
+            chosen = scores.gather(1, places)
             total = scores.logsumexp(1, keepdim=True)
-            loss += (total - chosen).sum()
-            # The gradient of the scores: probabilities minus one at the target.
-            scores.sub_(total).exp_()
-            scores.scatter_add_(1, aims[:, None], scores.new_full((len(aims), 1), -1.0))
+            loss += (total - chosen).masked_fill(ignored, 0).sum()
+            # The gradient of the scores: probabilities minus one at the target, or 0.
+            scores.sub_(total.masked_fill(ignored, math.inf)).exp_()
+            scores.scatter_add_(1, places, ignored.to(scores.dtype) - 1)
             gradient = scores.to(part.dtype)
             hidden_gradient[start : start + len(aims)] = gradient @ weight.to(part.dtype)
             weight_gradient += (gradient.T @ part).float()

@@ -90,16 +90,16 @@ class TextTask(Task):
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of the targets, and their number."""
         hidden, targets = self._hidden(batch)
-        return cross_entropy(hidden, self.network.tokens.weight, targets), torch.tensor(len(targets))
+        return cross_entropy(hidden, self.network.tokens.weight, targets), (targets >= 0).sum()
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Losses by place in the window (seq_len,), windows, and the count of each id among the targets."""
+        """Losses by place in the window (seq_len,), targets there, and the count of each id among the targets."""
         hidden, targets = self._hidden(batch)
         losses = doubles(token_losses(hidden, self.network.tokens.weight, targets))
         return {
             "loss_by_place": losses.view(-1, batch["targets"].shape[1]).sum(0),
-            "windows": torch.tensor(len(batch["targets"])),
-            "counts": torch.bincount(targets, minlength=self.tokenizer.size),
+            "targets_by_place": (batch["targets"] >= 0).sum(0),
+            "counts": torch.bincount(targets[targets >= 0], minlength=self.tokenizer.size),
         }
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
@@ -127,7 +127,7 @@ class TextTask(Task):
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``loss_by_place``: mean loss by the number of preceding tokens in the window."""
-        losses = sums["loss_by_place"] / sums["windows"]
+        losses = sums["loss_by_place"] / sums["targets_by_place"].clamp(min=1)
         rows: list[dict[str, float | str]] = []
         edges = torch.linspace(0, len(losses), min(BINS, len(losses)) + 1).long().tolist()
         for start, stop in pairwise(edges):

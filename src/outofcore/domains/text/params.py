@@ -138,8 +138,10 @@ class TensorSection(Section):
     stride: int | None = Field(
         None, ge=1, le=LONGEST, description="tokens from window to window; null: seq_len, each target once"
     )
-    across_documents: bool = Field(
-        default=True, description="windows run on from document to document; false: each lies inside one document"
+    across_documents: bool | Literal["best_fit"] = Field(
+        default=True,
+        description="windows run on from document to document; false: each lies inside one document; best_fit: whole "
+        "documents share windows, and longer ones are cut",
     )
     phase: bool = Field(default=True, description="window starts move from epoch to epoch, by less than a stride")
     reset_at_documents: bool = Field(
@@ -234,6 +236,14 @@ class TextSection(DomainSection):
     def _streams_split_by_content(self) -> TextSection:
         if self.mode == "stream" and self.splits.by != "content":
             message = f"splits.by: expected content in mode stream, got {self.splits.by}; use mode store"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _documents_are_packed(self) -> TextSection:
+        packed, stride = self.tensors.across_documents == "best_fit", self.tensors.stride
+        if packed and (self.mode == "stream" or self.tensors.step != self.tensors.seq_len):
+            message = f"tensors.across_documents: best_fit needs mode store and stride null, got {self.mode}, {stride}"
             raise ValueError(message)
         return self
 

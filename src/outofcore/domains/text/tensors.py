@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from outofcore.domains.reading import Draws
+from outofcore.domains.text.cross_entropy import IGNORED
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import ids_of
 from outofcore.errors import ParamsError
@@ -23,7 +24,8 @@ def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextRea
     dtype, end = ids_of(attributes)
     mask = int(np.iinfo(dtype).max)
     tensors = section.tensors
-    mode = "pack" if tensors.across_documents else "never"
+    across = tensors.across_documents
+    mode = across if isinstance(across, str) else "pack" if across else "never"
     # Inputs and targets share all but one token.
     window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}
     if not tensors.reset_at_documents:
@@ -52,22 +54,26 @@ class TextReading:
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn windows into tensors; ``draws`` is unused, as the loader chooses the windows.
 
-        ``rows`` hold ``tokens`` (batch, seq_len + 1) uint16 or uint32. Returns ``inputs`` and ``targets`` (batch,
+        ``rows`` hold ``tokens`` (batch, seq_len + 1) uint16 or uint32; targets that are not ``valid``, if that is given
+        (of packed documents), are -100. Returns ``inputs`` and ``targets`` (batch,
         seq_len) int64, targets one token later; if documents are separated also int64 ``positions`` (tokens since the
         previous document's end or the window's start) and ``segments`` (documents ended in the window so far).
         """
         del draws
         tokens = self.memory.empty(rows["tokens"].shape, np.dtype(np.int64))
         tokens[...] = rows["tokens"]
-        return self._shifted(torch.from_numpy(tokens))
+        valid = rows.get("valid")
+        return self._shifted(torch.from_numpy(tokens), None if valid is None else torch.from_numpy(valid))
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from tokens on a device, with unsigned integers as signed ones of the same bits."""
         del draws
-        return self._shifted(rows["tokens"].long() & self.mask)
+        return self._shifted(rows["tokens"].long() & self.mask, rows.get("valid"))
 
-    def _shifted(self, tokens: Tensor) -> dict[str, Tensor]:
+    def _shifted(self, tokens: Tensor, valid: Tensor | None) -> dict[str, Tensor]:
         inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        if valid is not None:
+            targets = torch.where(valid[:, 1:], targets, IGNORED)
         batch = {"inputs": inputs, "targets": targets}
         if self.end is not None:
             batch["positions"], batch["segments"] = places(inputs, self.end)
