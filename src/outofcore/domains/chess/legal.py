@@ -48,15 +48,21 @@ def mark_legal(squares: Any, states: Any, flips: Any, index: Any, mask: Any) -> 
     ranks, boards = np.empty(8, np.uint64), np.empty(12, np.uint64)
     codes = np.empty(MOST_MOVES, np.uint16)
     for position in range(len(squares)):
-        black = states[position, 0] != 0
-        unpack_ranks(squares[position], black, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
-        to_bitboards(ranks, boards)
-        own, enemy = (boards[6:], boards[:6]) if black else (boards[:6], boards[6:])
-        rights = np.int64(states[position, 1])
-        castling = (rights >> 2 & 3 | rights >> 4 & 12) if black else (rights & 3 | rights >> 2 & 12)
-        count = legal_moves(own, enemy, castling, states[position, 2], codes)
+        count = moves_of(squares[position], states[position], states[position, 2], ranks, boards, codes)
         for n in range(count):
             mask[position, index[codes[n] ^ flips[position]]] = True
+
+
+@inner_kernel
+def moves_of(squares: Any, state: Any, en_passant: Any, ranks: Any, boards: Any, codes: Any) -> Any:
+    """:func:`legal_moves` of a stored position; ``ranks`` (8,) and ``boards`` (12,) are scratch."""
+    black = state[0] != 0
+    unpack_ranks(squares, black, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
+    to_bitboards(ranks, boards)
+    own, enemy = (boards[6:], boards[:6]) if black else (boards[:6], boards[6:])
+    rights = np.int64(state[1])
+    castling = (rights >> 2 & 3 | rights >> 4 & 12) if black else (rights & 3 | rights >> 2 & 12)
+    return legal_moves(own, enemy, castling, en_passant, codes)
 
 
 @inner_kernel

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from outofcore.domains.boards.tower import outcome_head, residual_blocks
 from outofcore.domains.chess.moves import Vocabulary
+from outofcore.domains.chess.widening import COUNTS, HISTORY_PLANES
 
 ELO_PER_BIN, ELO_BINS = 100, 40
 """Ratings are told apart by the hundred, as for Maia (McIlroy-Young et al. 2020); the first bin is of unknown Elo."""
@@ -68,13 +69,16 @@ class Ratings(nn.Module):
 
 
 class Network(nn.Module):
-    """Planes (12 or 18) of a board to logits of moves and an expected result; with ``elo``, of players so rated."""
+    """Planes of a board to logits of moves and an expected result; with ``elo``, of players so rated."""
 
     def __init__(self, planes: int, size: tuple[int, int], vocabulary: Vocabulary, *, elo: bool = False) -> None:
         super().__init__()
         channels, blocks = size
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.square = nn.Parameter(torch.zeros(channels, 8, 8))
+        scale = torch.ones(planes, 1, 1).index_fill(0, torch.tensor(COUNTS), 0.01) if planes == HISTORY_PLANES else None
+        self.register_buffer("scale", scale, persistent=False)
+        self.scale: Tensor | None
         self.ratings = Ratings(channels) if elo else None
         self.tower = residual_blocks(channels, blocks)
         self.policy = PolicyHead(channels, vocabulary)
@@ -85,7 +89,8 @@ class Network(nn.Module):
 
         ``elo`` (batch, 2) is that of the mover and the opponent, 0 if unknown.
         """
-        board = self.stem(planes.to(self.square.dtype)) + self.square
+        planes = planes.to(self.square.dtype)
+        board = self.stem(planes if self.scale is None else planes * self.scale) + self.square
         if self.ratings is not None:
             board = board + self.ratings(elo)[:, :, None, None]
         board = self.tower(torch.relu(board))

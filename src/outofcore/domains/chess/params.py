@@ -122,8 +122,10 @@ class FilterSection(Filters):
 class TensorSection(Section):
     """How positions become tensors; changes no byte of the store."""
 
-    planes: Literal[12, 18] = Field(
-        12, description="12 piece planes, or 18 with White to move, four castling rights and en passant"
+    planes: Literal[12, 18, 119] = Field(
+        12,
+        description="12 piece planes, 18 with White to move, four castling rights and en passant, or the 119 of "
+        "AlphaZero, with the seven boards before",
     )
     view: Literal["white", "mover"] = Field(
         "mover", description="white: the board as printed; mover: seen by the side to move, its pieces first"

@@ -23,8 +23,8 @@ _HIGHEST_BYTE = np.uint64(56)
 
 
 def as_words(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Stored ``squares`` (n, 4, 8) as the words of compiled code, (n, 4)."""
-    return np.ascontiguousarray(squares).reshape(len(squares), 32).view(np.uint64)
+    """Stored ``squares`` (..., 4, 8) as the words of compiled code, (..., 4)."""
+    return np.ascontiguousarray(squares).reshape(*squares.shape[:-2], 32).view(np.uint64)
 
 
 @inner_kernel

@@ -17,7 +17,7 @@ from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vo
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.squares import as_words
-from outofcore.domains.chess.widening import classify, draw_planes
+from outofcore.domains.chess.widening import BOARDS, HISTORY_PLANES, classify, draw_history, draw_planes
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 from outofcore.system.recycling import Recycler
@@ -47,28 +47,42 @@ class ChessReading:
     def columns(self) -> tuple[str, ...]:
         return ("white_elo", "black_elo") if self.section.elo else ()
 
+    @property
+    def window(self) -> dict[str, Any] | None:
+        """Windows that cover the boards before a position."""
+        return {"length": BOARDS, "mode": "reach"} if self.section.planes == HISTORY_PLANES else None
+
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
 
         ``rows`` hold ``squares`` (batch, 4, 8) uint8, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result``
         (batch,) int8, ``ply`` (batch,) integer and the other :attr:`fields`; ``draws`` (batch,) uint64 choose the
-        positions to mirror. All may have a second axis, the positions of a window; so has every tensor then.
+        positions to mirror. All may have a second axis, the positions of a window; so has every tensor then. With 119
+        planes it has the 8 rows that end with the position, and tensors have none; rows of another game, recognised by
+        their ply, give empty planes.
 
-        Returns ``planes`` (batch, 12 or 18, 8 ranks, 8 files) uint8 (see
-        :func:`outofcore.domains.chess.widening.draw_planes`); ``target`` (batch,) int64; ``value`` (batch,) float32: 1,
+        Returns ``planes`` (batch, 12, 18 or 119, 8 ranks, 8 files) uint8 (see ``draw_planes`` and ``draw_history`` in
+        :mod:`outofcore.domains.chess.widening`); ``target`` (batch,) int64; ``value`` (batch,) float32: 1,
         0 or -1 if White (in the mover's view the side to move) won, drew or lost, NaN in an unfinished game, or with
         ``value: evaluation`` as in :func:`expected_results`; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal``
         (batch, classes) bool; with ``elo`` also ``elo`` (batch, 2) int32: of the side to move, and of its opponent, 0
         if unknown; and the stored fields that are named, as they are.
         """
-        samples = rows["state"].shape[:-1]
-        if len(samples) > 1:
+        history, samples, rights = rows, rows["state"].shape[:-1], rows["state"][..., 1]
+        if self.window:
+            if samples[1:] != (BOARDS,):
+                message = f"tensors.planes 119: expected a window of 8 rows (mode reach) per sample, got {samples[1:]}"
+                raise ParamsError(message)
+            rows = {name: column[:, -1] for name, column in rows.items()}
+            shown = rows["ply"][:, None] - history["ply"].astype(np.int64) == np.arange(BOARDS)[::-1]
+            rights = (rights * shown).any(1)  # no board before may castle either: the castling would be mirrored
+        elif len(samples) > 1:
             flat = {name: column.reshape(-1, *column.shape[len(samples) :]) for name, column in rows.items()}
             batch = self(flat, np.repeat(draws, samples[1]))
             return {name: tensor.reshape(*samples, *tensor.shape[1:]) for name, tensor in batch.items()}
         squares, states = as_words(rows["squares"]), np.ascontiguousarray(rows["state"])
         count, mover = len(squares), self.section.view == "mover"
-        mirrored = self._mirrored(states[:, 1] == 0, draws)
+        mirrored = self._mirrored(rights == 0, draws)
         turned = states[:, 0] * np.uint16(flip_code(0))
         # Exclusive or to the move as shown: from a stored move (White's squares), from one seen by the side to move.
         from_white = mirrored * np.uint16(mirror_code(0)) ^ (turned if mover else np.uint16(0))
@@ -76,7 +90,11 @@ class ChessReading:
         moves = vocabulary(self.section.targets)
 
         planes = self.memory.empty((count, self.section.planes, 64), np.dtype(np.uint8))
-        draw_planes(squares, states, mover, mirrored, planes)
+        if self.window:
+            boards = as_words(history["squares"]), np.ascontiguousarray(history["state"])
+            draw_history(*boards, rows["ply"], shown, mover, mirrored, planes)
+        else:
+            draw_planes(squares, states, mover, mirrored, planes)
         target = np.empty(count, np.int64)
         classify(squares, states, rows["move"], from_white, moves.index, target)
         value = values(rows, self.section)
@@ -146,6 +164,14 @@ def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> 
         message = (
             "chess.tensors.fields: the store holds no time_spent; set chess.source.time_spent to true and convert "
             "again, or leave it out"
+        )
+        raise ParamsError(message)
+    filters = store_attributes.get("params", {}).get("filters", {})
+    thinned = ("min_clock", "min_elo", "max_elo") if filters.get("elo_of") == "mover" else ("min_clock",)
+    if section.tensors.planes == HISTORY_PLANES and any(filters.get(name) is not None for name in thinned):
+        message = (
+            "chess.tensors.planes: 119 needs all positions of a game, but the store was filtered by min_clock or "
+            "elo_of: mover; convert without these, or use 18"
         )
         raise ParamsError(message)
     return ChessReading(section.tensors)

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.chess.legal import NO_FILE
+from outofcore.domains.chess.legal import MOST_MOVES, NO_FILE, moves_of
 from outofcore.domains.chess.schema import CODES
 from outofcore.domains.chess.squares import BLACK, KING, ROOK, piece_at, unpack_ranks
-from outofcore.system.compilation import inner_kernel, kernel, njit
+from outofcore.system.compilation import inlined_kernel, inner_kernel, kernel, njit
+
+BOARDS = 8
+HISTORY_PLANES = 14 * BOARDS + 7
+COUNTS = (113, 118)
+"""Planes of :func:`draw_history` that are not 0 or 1."""
 
 _PIECES = np.array(list(CODES.values()), np.uint8)
 
@@ -32,17 +37,69 @@ def draw_planes(squares: Any, states: Any, mover: Any, mirrored: Any, planes: An
     for n in range(len(squares)):
         turned = mover and states[n, 0] != 0
         unpack_ranks(squares[n], turned, mirrored[n], ranks)
-        other = np.uint8(BLACK if turned else 0)
-        for plane in range(12):
-            piece = np.uint8(_PIECES[plane] ^ other)  # Numba widens the result, and compares words then
-            for square in range(64):
-                planes[n, plane, square] = board[square] == piece
+        _draw_pieces(board, turned, planes[n])
         if planes.shape[1] > 12:
             for plane in range(12, 17):
                 planes[n, plane, :] = _flag(states[n], turned, plane)
             planes[n, 17, :] = 0
             if states[n, 2] != NO_FILE:
                 planes[n, 17, _skipped(states[n], turned, mirrored[n])] = 1
+
+
+@njit(nogil=True, cache=True)
+def draw_history(squares: Any, states: Any, plies: Any, shown: Any, mover: Any, mirrored: Any, planes: Any) -> None:
+    """Planes of positions and the seven before each, as for AlphaZero (Silver et al. 2018, table S1).
+
+    For each board, the current one first, planes 0 to 11 of :func:`draw_planes` in the view of the current position,
+    and two that count repetitions: the first is set if one of the boards further back is the same; the second never
+    is, since that takes nine boards. Then White to move, number of the move (at most 255), castling, halfmove clock.
+
+    ``squares`` (positions, 8, 4) uint64, ``states`` (positions, 8, 4) uint8: rows that end with that of the position;
+    ``shown`` (positions, 8) bool: those of its game; ``plies`` (positions,) uint16; ``planes`` (positions, 119, 64)
+    uint8 is filled.
+    """
+    ranks = np.empty(8, np.uint64)
+    board = ranks.view(np.uint8)
+    scratch = np.empty(8, np.uint64), np.empty(12, np.uint64), np.empty(MOST_MOVES, np.uint16)
+    last = squares.shape[1] - 1
+    for n in range(len(squares)):
+        state = states[n, last]
+        turned = mover and state[0] != 0
+        for back in range(BOARDS):
+            own, row = planes[n, 14 * back : 14 * back + 14], last - back
+            own[:] = 0
+            if shown[n, row]:
+                unpack_ranks(squares[n, row], turned, mirrored[n], ranks)
+                _draw_pieces(board, turned, own)
+                for earlier in range(row - 4, -1, -2):
+                    if shown[n, earlier] and _repeats(squares[n], states[n], row, earlier, scratch):
+                        own[12] = 1
+        for plane in range(5):
+            planes[n, 112 + plane + min(plane, 1)] = _flag(state, turned, 12 + plane)
+        planes[n, 113] = min((np.int64(plies[n]) + 3 - state[0]) // 2, 255)
+        planes[n, 118] = state[3]
+
+
+@inlined_kernel
+def _draw_pieces(board: Any, turned: Any, planes: Any) -> None:
+    """Fill the first 12 planes."""
+    other = np.uint8(BLACK if turned else 0)
+    for plane in range(12):
+        piece = np.uint8(_PIECES[plane] ^ other)  # Numba widens the result, and compares words then
+        for square in range(64):
+            planes[plane, square] = board[square] == piece
+
+
+@inner_kernel
+def _repeats(squares: Any, states: Any, row: Any, earlier: Any, scratch: Any) -> Any:
+    """Whether a position is the same as an earlier one, in which then no pawn could be taken en passant."""
+    board, state = squares[earlier], states[earlier]
+    same = state[1] == states[row, 1]
+    for word in range(4):
+        same &= board[word] == squares[row, word]
+    if not same or state[2] == NO_FILE:
+        return same
+    return moves_of(board, state, state[2], *scratch) == moves_of(board, state, np.uint8(NO_FILE), *scratch)
 
 
 @inner_kernel
