@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from scipy import special, stats
 
 import outofcore
 from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
+from tests.domains.neural.glm import bits_per_spike, fitted
 from tests.domains.neural.repeats import repeat_sums
 from tests.domains.neural.rig import convert
 from tests.domains.neural.test_metrics import normalised_by_loops
@@ -211,20 +211,6 @@ def design(sound, spikes, offsets, lengths, history):
     ]
 
 
-def fitted(columns, spikes):
-    """Weights of a Poisson GLM, rate = ln(1 + exp(columns @ weights)), by Fisher scoring (IRLS)."""
-    weights, likelihood = np.zeros(columns.shape[1]), -np.inf
-    while True:
-        drive = columns @ weights
-        rate, slope = np.logaddexp(0, drive), special.expit(drive)
-        reached = (spikes * np.log(rate) - rate).sum()
-        if reached < likelihood + 1e-6:
-            return weights
-        likelihood = reached
-        information = (columns * (slope**2 / rate)[:, None]).T @ columns
-        weights = weights + np.linalg.solve(information, columns.T @ (slope * (spikes / rate - 1)))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("history", "close"), [(0, 0.005), (20, 0.02)])
 def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, history, close):
@@ -253,5 +239,58 @@ def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, histor
         parts[split] = design(sound, spikes, trials["offset"].read(), trials["length"].read(), history)
     columns, counts = parts["val"]
     rate = np.logaddexp(0, columns @ fitted(*parts["train"]))
-    gain = stats.poisson.logpmf(counts, rate).sum() - stats.poisson.logpmf(counts, counts.mean()).sum()
-    assert figures["bits_per_spike"] == pytest.approx(gain / counts.sum() / np.log(2), abs=close)
+    assert figures["bits_per_spike"] == pytest.approx(bits_per_spike(rate, counts), abs=close)
+
+
+@pytest.mark.long
+def test_spikes_without_a_stimulus_are_predicted_from_their_past_as_by_a_glm(neural, tmp_path):
+    names = {"stimulus": None, "responses": None, "spike_times": "spike_times1.txt"}
+    source = {"names": names, "bin_width": 0.001, "time_unit": "us", "trial_bins": 500}
+    store = tmp_path / "grasshopper.zarr"
+    outofcore.convert("neural", neural / "grasshopper", store, source=source, splits={"val": 0.25, "test": 0.0})
+    figures = outofcore.train(
+        store,
+        tmp_path / "run",
+        tensors={"history": 20},
+        train={"learning_rate": 0.03, "schedule": "cosine", "epochs": 150, "weight_decay": 0.0, "batch_size": 1024},
+        device="cpu",
+    )
+    lines = (neural / "grasshopper" / "spike_times1.txt").read_text().split("\n")
+    numbers = [int(line) // 1000 for line in lines if line.strip().isdigit()]
+    spikes = np.bincount(np.array(numbers) - numbers[0]).astype(float)
+    opened = outofcore.open_store(store)
+    parts = {}
+    for split in ("train", "val"):
+        trials = opened.sequences(split, opened.parts[0])
+        ranges = zip(trials["offset"].read().tolist(), trials["length"].read().tolist(), strict=True)
+        bins = np.concatenate([np.arange(first + 20, first + length) for first, length in ranges])
+        parts[split] = np.stack([np.ones(len(bins)), *(spikes[bins - lag] for lag in range(1, 21))], 1), spikes[bins]
+    columns, counts = parts["val"]
+    expected = bits_per_spike(np.logaddexp(0, columns @ fitted(*parts["train"])), counts)
+    assert expected > 0.3
+    assert figures["bits_per_spike"] == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.long
+def test_a_held_out_cell_is_predicted_from_the_others_as_by_regression(neural, tmp_path):
+    store = tmp_path / "v1.zarr"
+    source = {"names": {"stimulus": None, "trial": "trial"}}
+    outofcore.convert("neural", neural / "v1_pattern_images.h5", store, source=source, splits={"val": 0.2, "test": 0.0})
+    train = {"loss": "squared", "held_out": 0.25, "learning_rate": 0.01, "schedule": "cosine", "epochs": 20}
+    figures = outofcore.train(store, tmp_path / "run", train=train | {"weight_decay": 0.0}, device="cpu")
+    opened = outofcore.open_store(store)
+    robs = {split: opened.rows(split, opened.parts[0])["robs"].read().astype(float) for split in ("train", "val")}
+    columns = {split: np.column_stack([np.ones(len(each)), each[:, :3]]) for split, each in robs.items()}
+    weights = np.linalg.lstsq(columns["train"], robs["train"][:, 3], rcond=None)[0]
+    expected = np.corrcoef(columns["val"] @ weights, robs["val"][:, 3])[0, 1]
+    assert figures["neurons"] == 1
+    assert figures["correlation"] == pytest.approx(expected, abs=0.005)
+
+
+def test_series_of_nwb_without_a_stimulus(neural):
+    names = {"stimulus": None, "responses": "acquisition/test_sine_1", "behavior": "acquisition/test_sine_2"}
+    rows = convert(neural / "nwb" / "time_series_data.nwb", names=names).only.rows
+    with h5py.File(neural / "nwb" / "time_series_data.nwb") as file:
+        assert np.array_equal(rows["robs"][:, 0], file["acquisition/test_sine_1/data"][:].astype(np.float32))
+        assert np.array_equal(rows["behavior"][:, 0], file["acquisition/test_sine_2/data"][:].astype(np.float32))
+    assert rows.keys() == {"robs", "dfs", "behavior", "condition"}

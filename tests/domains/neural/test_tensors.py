@@ -11,7 +11,7 @@ from outofcore.domains.neural.tensors import cast_frames, prepare
 
 
 def attributes(dtype="uint8", behavior=None, responses="float32"):
-    source = {"stimulus_dtype": dtype, "response_dtype": responses, "names": {"behavior": behavior}}
+    source = {"stimulus_dtype": dtype, "response_dtype": responses, "names": {"stimulus": "stim", "behavior": behavior}}
     return {"params": {"source": source}}
 
 

@@ -29,9 +29,11 @@ class Neural(Domain):
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
 
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
-        """Ways to keep the recordings, and which of them fit this machine."""
+        """Ways to keep the frames, and which of them fit this machine."""
         from outofcore.domains.neural.plan import ways_table
 
+        if section.source.names.stimulus is None:
+            return ()
         return (ways_table(section, outlook),)
 
 

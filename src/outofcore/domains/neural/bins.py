@@ -119,6 +119,8 @@ class BinReader:
     def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         streams, source = self._streams, self._source
         shape = streams.frame_shape
+        if streams.entry != "frame":
+            return streams.frames.read(start, stop)
         number, present = self._shown(start, stop, ranges)
         values, read = _taken(streams.frames, number, present)
         _mark(reason, present, "no_frame")

@@ -53,6 +53,8 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     runs = find_runs(span, aligned, bins_before(section.source.transforms))
     rejects = (*surveyed, *_rejects(span, runs))
     rows = _rows(span, aligned, runs)
+    if section.source.names.stimulus is None:
+        del rows["stim"]
     trial = span.trials[runs.trial[runs.good]]
     first, lengths = runs.start[runs.good], runs.length[runs.good]
     continues = bool(runs.good[0] and runs.continued)

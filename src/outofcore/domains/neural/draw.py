@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from outofcore.store.schema import Columns
 
@@ -17,14 +18,17 @@ MOST_NEURONS = 12
 def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first of the given bins."""
     del attributes
-    frame = rows["stim"][0].astype(np.float64)
+    lines = _frame(rows["stim"][0].astype(np.float64)) if "stim" in rows else []
+    responses = [f"{value:g}" if counts else "-" for value, counts in zip(rows["robs"][0], rows["dfs"][0], strict=True)]
+    more = f" and {len(responses) - MOST_NEURONS} more" if len(responses) > MOST_NEURONS else ""
+    return "\n".join([*lines, f"responses: {' '.join(responses[:MOST_NEURONS])}{more}"])
+
+
+def _frame(frame: npt.NDArray[np.float64]) -> list[str]:
     frame = frame.reshape(-1, *frame.shape[-2:]).mean(0)
     step = -(-frame.shape[1] // WIDEST)
     # A character is about twice as high as wide.
     small = frame[:: 2 * step, ::step] if frame.shape[0] > 1 else frame[:, ::step]
     low, high = float(frame.min()), float(frame.max())
     level = (small - low) / (high - low) if high > low else np.zeros(small.shape)
-    lines = ["".join(GREYS[int(value * (len(GREYS) - 1))] for value in row) for row in level]
-    responses = [f"{value:g}" if counts else "-" for value, counts in zip(rows["robs"][0], rows["dfs"][0], strict=True)]
-    more = f" and {len(responses) - MOST_NEURONS} more" if len(responses) > MOST_NEURONS else ""
-    return "\n".join([*lines, f"responses: {' '.join(responses[:MOST_NEURONS])}{more}"])
+    return ["".join(GREYS[int(value * (len(GREYS) - 1))] for value in row) for row in level]

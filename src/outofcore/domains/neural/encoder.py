@@ -27,10 +27,21 @@ class SessionShape:
     behavior_mean: tuple[float, ...] = ()  # (behaviors,) in the train split; empty: 0
     behavior_spread: tuple[float, ...] = ()  # (behaviors,) standard deviation in the train split; empty: 1
     units: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the table of units, (neurons,) each
+    held_out: tuple[int, ...] = ()  # neurons that are predicted from the others; empty: all are, from all
 
     def unit(self, neuron: int) -> dict[str, Any]:
         """What the table of units has on a neuron."""
         return {name: column[neuron] for name, column in self.units.items()}
+
+    @property
+    def predicted(self) -> Sequence[int]:
+        """The neurons whose responses are predicted."""
+        return self.held_out or range(self.neurons)
+
+    @property
+    def pixels(self) -> int:
+        """Numbers per frame: 0 where there is no stimulus."""
+        return math.prod(self.frame)
 
     @property
     def planes(self) -> int:
@@ -101,8 +112,9 @@ class Encoder(nn.Module):
     """A shared core and one readout per session.
 
     With a core, all sessions need the same number of planes. ``preset`` is a key of :data:`PRESETS`. ``positive``
-    applies softplus, bounded below by :data:`outofcore.domains.neural.metrics.LEAST_RATE`. ``history`` bins of all
-    neurons' responses add a linear term: coupling filters, in the diagonal those of a neuron's own history.
+    applies softplus, bounded below by :data:`outofcore.domains.neural.metrics.LEAST_RATE`. ``history`` bins of the
+    responses of all neurons that are seen add a linear term: coupling filters, in the diagonal those of a neuron's own
+    history.
     """
 
     def __init__(
@@ -115,11 +127,14 @@ class Encoder(nn.Module):
         self.readouts = nn.ModuleList(
             FactorizedReadout(session, self.core.channels)
             if layers
-            else LinearReadout(session.neurons, lags * math.prod(session.frame))
+            else LinearReadout(session.neurons, lags * session.pixels)
             for session in sessions
+            if session.pixels
         )
         self.histories = nn.ModuleList(
-            LinearReadout(session.neurons, history * session.neurons) for session in sessions if history
+            LinearReadout(session.neurons, history * (session.neurons - len(session.held_out)))
+            for session in sessions
+            if history
         )
         self.behaviors = nn.ModuleList(
             nn.Linear(session.behaviors, session.neurons, bias=False) if session.behaviors else nn.Identity()
@@ -132,6 +147,9 @@ class Encoder(nn.Module):
         for number, session in enumerate(sessions):
             self.register_buffer(f"mean_{number}", torch.tensor(session.mean))
             self.register_buffer(f"spread_{number}", torch.tensor(session.spread))
+            if session.held_out:
+                seen = torch.ones(session.neurons).index_fill(0, torch.tensor(session.held_out), 0).nonzero().flatten()
+                self.register_buffer(f"inputs_{number}", seen, persistent=False)
             if session.behaviors:
                 mean = session.behavior_mean or (0.0,) * session.behaviors
                 spread = session.behavior_spread or (1.0,) * session.behaviors
@@ -139,16 +157,20 @@ class Encoder(nn.Module):
                 self.register_buffer(f"behavior_spread_{number}", torch.tensor(spread))
 
     def forward(
-        self, stim: Tensor, session: int, behavior: Tensor | None = None, history: Tensor | None = None
+        self, stim: Tensor | None, session: int, behavior: Tensor | None = None, history: Tensor | None = None
     ) -> Tensor:
         """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast.
 
         ``behavior`` is (batch, behaviors), ``history`` (batch, history, neurons).
         """
-        drive = self.readouts[session](self.core(stim.flatten(1, -3))).float() + self.biases[session]
+        drive: Tensor = self.biases[session]
+        if stim is not None:
+            drive = self.readouts[session](self.core(stim.flatten(1, -3))).float() + drive
         average, unit = self.get_buffer(f"mean_{session}"), self.get_buffer(f"spread_{session}")
         if history is not None:
             past = (history.float() - average) / unit.clamp(min=LEAST_RATE)
+            if self.sessions[session].held_out:
+                past = past.index_select(2, self.inputs(session))
             drive = drive + self.histories[session](past).float()
         if behavior is not None and self.sessions[session].behaviors:
             # In its own unit: a pupil of 850 pixels would be a drive of hundreds.
@@ -160,6 +182,10 @@ class Encoder(nn.Module):
         response: Tensor = average + unit * drive
         return response
 
+    def inputs(self, session: int) -> Tensor:
+        """The neurons whose responses are seen, where others are held out."""
+        return self.get_buffer(f"inputs_{session}")
+
     def filters(self) -> dict[str, Tensor]:
         """Filters for display, lags in order of time: of each session, or of the core's first layer."""
         first = next((step for step in self.core.steps if isinstance(step, nn.Conv2d)), None)
@@ -167,7 +193,7 @@ class Encoder(nn.Module):
             kernels = first.weight.detach()
             return {"core": kernels.reshape(len(kernels), self.lags, -1, *kernels.shape[-2:])}
         found = {}
-        for session, readout in zip(self.sessions, self.readouts, strict=True):
+        for session, readout in zip(self.sessions, self.readouts, strict=bool(self.readouts)):
             assert isinstance(readout, LinearReadout)
             shape = (self.lags, session.planes, *session.frame[-2:])
             found[session.name] = readout.filters.detach().reshape(session.neurons, *shape)

@@ -34,16 +34,19 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
         for split, number, start, length in spread(store, 1, part):
             table, several = store.rows(split, part), length < FRAMES
             rows = table.read(start, min(start + (BINS if several else min(length, BINS)), len(table)))
-            stored_as = str(table["stim"].attributes.get("stored_as", ""))
+            framed = "stim" in rows
+            stored_as = str(table["stim"].attributes.get("stored_as", "")) if framed else ""
             bins, neurons = rows["robs"].shape
             masked = int((rows["dfs"] == 0).sum())
             shown = f"{min(neurons, NEURONS)} of {neurons:,} neurons" if neurons > NEURONS else f"{neurons} neurons"
             where = f"{part or 'Session'}, {'trials from' if several else 'trial'} {number:,} of {split}"
             found.append(
                 Picture(
-                    title=f"{where}: {min(bins, FRAMES)} of {bins} frames; below, {shown}, a line each, "
+                    title=f"{where}: {f'{min(bins, FRAMES)} of ' * framed}{bins} "
+                    f"{'frames; below' if framed else 'bins'}, {shown}, a line each, "
                     "darker for stronger, hatched where nothing counts",
-                    alt=f"Stimulus frames of {bins} bins above the responses of {shown}, darker for stronger; "
+                    alt=f"{'Stimulus frames' if framed else 'Responses'} of {bins} bins"
+                    f"{' above the responses' * framed} of {shown}, darker for stronger; "
                     f"{masked:,} responses do not count",
                     svg="".join(_trial(rows, stored_as)),
                 )
@@ -88,14 +91,14 @@ def _mean_responses(store: Store, part: str) -> npt.NDArray[np.float64]:
 def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
     """SVG: frames from left to right; below, one line per neuron and one column per bin, hatched where masked."""
     bins, neurons = len(rows["robs"]), min(rows["robs"].shape[1], NEURONS)
-    frames = _frames(rows["stim"], stored_as)
+    frames = _frames(rows["stim"], stored_as) if "stim" in rows else np.empty((0, 0, 1), np.uint8)
     top = FRAME_WIDTH * min(max(frames.shape[1] / frames.shape[2], 0.2), 2.0) + 10
     width, height = WIDTH / bins, RASTER_HEIGHT / neurons
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + RASTER_HEIGHT:g}">'
     yield '<defs><pattern id="h" width="4" height="4" patternUnits="userSpaceOnUse">'
     yield '<path d="M0 4L4 0" stroke="#c2410c"/></pattern></defs>'
     yield f'<rect width="{WIDTH}" height="{top + RASTER_HEIGHT:g}" fill="#ffffff"/>'
-    for place in range(min(FRAMES, bins)):
+    for place in range(min(FRAMES, len(frames))):
         at = place * bins // FRAMES if bins >= FRAMES else place
         left = place * (FRAME_WIDTH + FRAME_GAP)
         box = f'x="{left + 0.5:g}" y="0.5" width="{FRAME_WIDTH - 1}" height="{top - 11:g}"'

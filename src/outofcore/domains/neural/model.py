@@ -17,6 +17,7 @@ from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_sp
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
+from outofcore.domains.neural.unit_table import held_out
 from outofcore.domains.task import Batch, Task, doubles, note
 from outofcore.errors import ParamsError
 
@@ -48,7 +49,8 @@ def make_task(store: Store, section: NeuralSection, evaluated: Store, split: str
             "conversion count the bins by reason, as bins_without_response_masked"
         )
         raise ParamsError(message)
-    _note_small_pixels(store, section)
+    if sessions[0].pixels:
+        _note_small_pixels(store, section)
     return NeuralTask(tuple(sessions), section, tuple(repeated))
 
 
@@ -84,8 +86,10 @@ def _shape(
     except ValueError as error:
         message = f"neural.tensors.transforms: session {part}: {error}"
         raise ParamsError(message) from error
+    apart = held_out(section.train.held_out, part, attributes)
     units = attributes.get("unit_columns", {})
-    return SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], units=units, **moments)
+    neurons, behaviors = attributes["neurons"], attributes["behaviors"]
+    return SessionShape(part, frame, neurons, behaviors, units=units, held_out=apart, **moments)
 
 
 class NeuralTask(Task):
@@ -110,9 +114,19 @@ class NeuralTask(Task):
         if len({session.planes for session in sessions}) > 1 and train.preset != "test":
             message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
             raise ParamsError(message)
+        bins = tensors.history + (train.held_out is not None)
+        if not sessions[0].pixels and train.preset != "test":
+            message = f"neural.train.preset: {train.preset} is of frames, and there is no stimulus: set it to test"
+            raise ParamsError(message)
+        if not (sessions[0].pixels or bins or sessions[0].behaviors):
+            message = (
+                "neural.train: no stimulus, so nothing to predict from: set tensors.history or train.held_out, or "
+            )
+            message += "convert again with source.names.behavior"
+            raise ParamsError(message)
         self.poisson = train.loss == "poisson"
         self.partly_used = len(sessions) > 1
-        self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=tensors.history)
+        self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=bins)
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
         self._repeated = _evenly_chosen(repeated or (np.empty(0, np.int64),) * len(sessions), sessions)
         cells = [len(each) * session.neurons for each, session in zip(self._repeated, sessions, strict=True)]
@@ -125,20 +139,29 @@ class NeuralTask(Task):
     def predict(self, batch: Batch) -> tuple[Tensor, int]:
         """Expected responses (batch, neurons) float32, and the session of the batch."""
         session = int(batch["part"][0]) if "part" in batch else 0
-        stim = prepare(batch["stim"], self.section.tensors)
-        return self.encoder(stim, session, batch.get("behavior"), batch.get("history")), session
+        stim = prepare(batch["stim"], self.section.tensors) if "stim" in batch else None
+        history = batch.get("history")
+        if self.sessions[session].held_out:
+            seen = [each.float() for each in (history, batch["robs"].unsqueeze(1)) if each is not None]
+            history = torch.cat(seen, 1)
+        return self.encoder(stim, session, batch.get("behavior"), history), session
+
+    def _mask(self, batch: Batch, session: int) -> Tensor:
+        """Where responses count and are predicted, (batch, neurons) float32."""
+        mask = batch["dfs"].float()
+        return mask.index_fill(1, self.encoder.inputs(session), 0) if self.sessions[session].held_out else mask
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sum over the unmasked responses, and their number."""
-        rate, _ = self.predict(batch)
-        response, mask = batch["robs"].float(), batch["dfs"].float()
+        rate, session = self.predict(batch)
+        response, mask = batch["robs"].float(), self._mask(batch, session)
         each = rate - response * rate.log() if self.poisson else (rate - response).square()
         return (each * mask).sum(), mask.sum()
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Sums per neuron over all sessions (neurons,), and per repeated condition (conditions x neurons,)."""
         rate, session = self.predict(batch)
-        rate, response, mask = doubles(rate), doubles(batch["robs"]), doubles(batch["dfs"])
+        rate, response, mask = doubles(rate), doubles(batch["robs"]), doubles(self._mask(batch, session))
         addends = {
             "bins": mask,
             "responses": response * mask,
@@ -200,7 +223,7 @@ class NeuralTask(Task):
         spread = neurons.squares - neurons.responses**2 / count
         total = max(neurons.bins.sum(), 1)
         figures = {
-            "neurons": float(len(neurons.bins)),
+            "neurons": float(sum(len(session.predicted) for session in self.sessions)),
             "correlation": _mean(related),
             "neurons_with_correlation": float(np.isfinite(related).sum()),
             "squared_error": float(plain["errors"].sum() / total),
@@ -255,7 +278,7 @@ class NeuralTask(Task):
             neurons += [
                 {"session": session.name, "neuron": float(neuron), **session.unit(neuron)}
                 | {"correlation": float(related[first + neuron])}
-                for neuron in range(session.neurons)
+                for neuron in session.predicted
             ]
         return {"responses": responses, "neurons": neurons}
 

@@ -25,7 +25,9 @@ class NameSection(Section):
     array for each trial; those of one trial share what ``*`` stands for. An array that is named must exist.
     """
 
-    stimulus: str = Field("stim", description="frames, time first: (frames, height, width), or of any other shape")
+    stimulus: str | None = Field(
+        "stim", description="frames, time first: (frames, height, width), or of any other shape; null: no stimulus"
+    )
     responses: str | None = Field("robs", description="samples of every neuron: (samples, neurons)")
     spike_times: str | None = Field(
         None, description="instead of responses: one vector a neuron (a group, MATLAB cells, NWB units) or a single one"
@@ -135,6 +137,12 @@ class SourceSection(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> SourceSection:
+        names = self.names
+        framed: dict[str, object] = {"names.frame": names.frame, "names.frame_times": names.frame_times}
+        framed |= {"frame_shape": self.frame_shape, "repeats": self.repeats, "transforms": self.transforms}
+        if names.stimulus is None and any(framed.values()):
+            message = f"{next(filter(framed.get, framed))} is of the frames, and names.stimulus is null: leave it out"
+            raise ValueError(message)
         signed = [each.name for each in self.transforms if each.name in SIGNED]
         if signed and self.stimulus_dtype == "uint8":
             message = f"transforms: {signed[0]} gives signed fractions, which stimulus_dtype uint8 cannot hold"
@@ -200,6 +208,11 @@ class NeuralTrainSection(TrainSection):
     preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         256, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
+    )
+    held_out: Annotated[float, Field(gt=0, lt=1)] | UnitCondition | None = Field(
+        None,
+        description="neurons that are only predicted, from what the others do in the same bin and in tensors.history: "
+        "a share, evenly spaced, or those of which a kept column of source.units meets a condition",
     )
     loss: Literal["poisson", "squared"] = Field(
         "poisson", description="poisson for counts and rates; squared for traces, which may be negative"

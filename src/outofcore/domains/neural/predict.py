@@ -11,6 +11,7 @@ from outofcore.domains.domain import Section
 from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.tensors import make_reading
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.predictor import SPLIT, Row
 from outofcore.domains.task import Batch
@@ -43,14 +44,14 @@ def rows(
     del options
     shape = _known_shape(task, store, part)
     table, trials = store.rows(SPLIT, part), store.sequences(SPLIT, part)
-    window = task.section.tensors.window
+    window = make_reading(store.attributes, task.section).window["length"]
     starts, lengths, labels, offsets = (trials[name].read() for name in ("start", "length", "trial", "offset"))
     samples = np.maximum(lengths - window + 1, 0)
     trial = np.repeat(np.arange(len(samples)), samples)  # of each sample
     place = np.arange(len(trial)) - np.repeat(np.cumsum(samples) - samples, samples) + window - 1  # of its last bin
     first = 0
     for prediction in predicted:
-        rates = prediction["robs"].float().numpy()
+        rates = prediction["robs"].float().tolist()
         span = slice(first, first + len(rates))
         first += len(rates)
         row = starts[trial[span]] + place[span]
@@ -58,14 +59,14 @@ def rows(
         responses, counted = (table[name].read(low, high)[row - low].tolist() for name in ("robs", "dfs"))
         bins = zip(trial[span].tolist(), place[span].tolist(), rates, responses, counted, strict=True)
         for number, bin_, rate, response, counts in bins:
-            for neuron, expected in enumerate(rate.tolist()):
+            for neuron in shape.predicted:
                 yield {
                     "session": part,
                     "trial": int(labels[number]),
                     "bin": int(offsets[number]) + bin_,
                     "neuron": neuron,
                     **shape.unit(neuron),
-                    "rate": expected,
+                    "rate": rate[neuron],
                     "response": response[neuron] if counts[neuron] else None,
                 }
 

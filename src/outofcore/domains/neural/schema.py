@@ -62,6 +62,8 @@ def session_schema(session: Session, survey: SessionSurvey, source: SourceSectio
             doc="1 where the response counts, 0 where not",
         ),
     ]
+    if source.names.stimulus is None:
+        del rows[0]
     if survey.behaviors:
         rows.append(Field(name="behavior", dtype="float32", shape=(survey.behaviors,), doc="behaviour in this bin"))
     rows.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -58,6 +59,13 @@ class Spikes:
     def facts(self) -> list[ClockFacts]:
         """Result of a pass over each vector."""
         return [examine(clock) for clock in self.clocks]
+
+    def span(self, width: float) -> ClockFacts:
+        """From the bin of the first spike to that of the last, by where they begin, in bins counted from time 0."""
+        timed = [each for each in self.facts if each.valid]
+        first, last = min((each.first for each in timed), default=0), max((each.last for each in timed), default=0)
+        start, stop = (math.floor(time // width * width) for time in (first, last))
+        return ClockFacts(sum(each.valid for each in timed), 0, start, stop, step=0, ascending=True)
 
     def locate(self, lows: Times, highs: Times) -> Ints:
         """Entries to read for each of several spans of time, [first, end): shape (spans, vectors, 2)."""

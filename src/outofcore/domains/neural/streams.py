@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import Times, listed_clock
+from outofcore.domains.neural.clocks import TIME, Times, listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
@@ -22,6 +22,12 @@ from outofcore.domains.neural.unit_table import Units, find_units
 
 OWN_UNIT = "source.time_unit is not the unit of the file"
 UNIT_OF_FORMAT = "the times of this format are in {}, and those of this file are not: correct them in the file"
+
+Entry = Literal["frame", "sample", "behavior", "spike"]
+NOUNS = {"frame": "the stimulus", "sample": "the responses", "behavior": "the behaviour", "spike": "the spikes"}
+
+NO_FRAMES = RecordedArray((0, 0), np.dtype(np.uint8), lambda start, stop: np.empty((stop - start, 0), np.uint8))
+NO_CLOCK = RecordedArray((0,), TIME, lambda start, stop: np.empty(stop - start, TIME))
 
 MOST_ENTRY_BYTES = 1 << 28
 """Bytes of a frame, or of the samples of all neurons at one time."""
@@ -40,9 +46,10 @@ class Track:
 class Streams:
     """The arrays of a session by role; None if not named."""
 
-    frames: RecordedArray  # the pictures, time (or number) first
+    frames: RecordedArray  # the pictures, time (or number) first; of no pixels where there is no stimulus
     frame_shape: tuple[int, ...]  # before any transform
     shown: Track  # what was on screen: pictures in order of time, or their numbers if ``indexed``
+    entry: Entry  # of ``shown``: without a stimulus that is the responses or behaviour, empty if there are spikes alone
     indexed: bool
     samples: Track | None  # responses (samples, neurons) or (samples,); None if there are spikes
     spikes: Spikes | None
@@ -95,15 +102,18 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
     names = source.names
     by_trial = find_trial_arrays(recording, source)
     arrays = by_trial.arrays if by_trial is not None else {}
-    frames = arrays.get("stimulus") or find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
-    shape = _frame_shape(frames, source)
-    array = frames
-    if names.frame is not None:
-        array = arrays.get("frame") or find_vector(recording, "frame", names.frame)
-    elif source.repeats is not None:
-        array = _repeated(frames.shape[0], source.repeats)
-    shown = _track(recording, array, names.frame or names.stimulus, "frame_times", source)
+    frames, shape, shown = NO_FRAMES, NO_FRAMES.shape[1:], None
+    if names.stimulus is not None:
+        frames = arrays.get("stimulus") or find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
+        shape = _frame_shape(frames, source)
+        array = frames
+        if names.frame is not None:
+            array = arrays.get("frame") or find_vector(recording, "frame", names.frame)
+        elif source.repeats is not None:
+            array = _repeated(frames.shape[0], source.repeats)
+        shown = _track(recording, array, names.frame or names.stimulus, "frame_times", source)
     samples = _samples(recording, "responses", "sample_times", source, arrays)
+    behavior = _samples(recording, "behavior", "behavior_times", source, arrays)
     valid = _table(recording, "valid", source, arrays)
     if samples is None:
         spikes = find_spikes(recording, source, labels)
@@ -114,15 +124,18 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
         if units is not None:
             samples = replace(samples, array=columns_of(samples.array, units.rows))
             valid = valid if valid is None or valid.columns != neurons else columns_of(valid, units.rows)
+    clocks: dict[Entry, Track | None] = {"frame": shown, "sample": samples, "behavior": behavior}
+    entry: Entry = next((each for each, track in clocks.items() if track is not None), "spike")
     streams = Streams(
         frames=frames,
         frame_shape=shape,
-        shown=shown,
+        shown=clocks.get(entry) or Track(NO_FRAMES, NO_CLOCK, 0),
+        entry=entry,
         indexed=names.frame is not None or source.repeats is not None,
         samples=samples,
         spikes=spikes,
         units=units,
-        behavior=_samples(recording, "behavior", "behavior_times", source, arrays),
+        behavior=behavior,
         valid=valid,
         trial=find_array(recording, "trial", names.trial) if names.trial is not None else None,
         repeat=arrays.get("repeat")
@@ -144,7 +157,8 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
 
 def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
     """Reject one array for all trials next to arrays by trial, unless each of its entries surely belongs to one."""
-    for field, array in ({"frame": streams.shown.array} | streams.tables).items():
+    shown = {"frame": streams.shown.array} if streams.entry == "frame" else {}
+    for field, array in (shown | streams.tables).items():
         if field in by_trial.arrays or (field == "frame" and "stimulus" in by_trial.arrays):
             continue
         trials = by_trial.trials
@@ -160,7 +174,7 @@ def _check_axes(streams: Streams) -> None:
     frames = streams.shown.count
     for field, array in streams.tables.items():
         if array.shape[0] != frames and frames in array.shape[1:]:
-            message = f"names.{field} has {array.shape[0]} entries along time, the stimulus {frames}"
+            message = f"names.{field} has {array.shape[0]} entries along time, {NOUNS[streams.entry]} {frames}"
             raise SessionError(_turned(message, array, frames, field), reason="wrong_shape")
 
 
@@ -174,7 +188,7 @@ def _check_mask(streams: Streams, *, clocked: bool) -> None:
         message += f"got {valid.columns}"
         raise SessionError(message, reason="wrong_shape")
     if clocked and streams.valid_like == "shown" and valid.shape[0] != frames:
-        message = f"names.valid: expected one entry a sample or a frame ({frames}), got {valid.shape[0]}"
+        message = f"names.valid: expected one entry a sample or a {streams.entry} ({frames}), got {valid.shape[0]}"
         raise SessionError(message, reason="unequal_length")
 
 

@@ -20,7 +20,7 @@ from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
-from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, open_streams
+from outofcore.domains.neural.streams import NOUNS, OWN_UNIT, Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials, has_intervals
 from outofcore.domains.neural.unit_table import Units
@@ -94,14 +94,19 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
             )
             raise SessionError(message, reason="unequal_length")
     else:
-        facts = _clock(streams.shown, "frame", counts, untimed, streams.unit_advice)
-        clock = _bin_clock(facts, source, source.bin_width, streams.unit_advice)
+        if streams.entry == "spike" and streams.spikes is not None:
+            facts = streams.spikes.span(source.bin_width * 1e9)
+            _check_span(facts, "spike", streams.unit_advice)
+        else:
+            facts = _clock(streams.shown, streams.entry, counts, untimed, streams.unit_advice)
+        clock = _bin_clock(facts, streams, source.bin_width)
         bins = complete = clock.bins
         longest = {"shown": _longest(facts, clock)}
         for name, track in (("samples", streams.samples), ("behavior", streams.behavior)):
             if track is not None:
-                other = _clock(track, name.removesuffix("s"), counts, untimed, streams.unit_advice)
-                _overlap(facts, other, name, streams.unit_advice)
+                same = track is streams.shown
+                other = facts if same else _clock(track, name.removesuffix("s"), counts, untimed, streams.unit_advice)
+                _overlap(facts, other, name, streams)
                 longest[name] = _longest(other, clock)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
@@ -142,14 +147,15 @@ def _same_clock(streams: Streams) -> None:
         return
     first = examine(streams.shown.clock)
     for name, track in (("responses", streams.samples), ("behavior", streams.behavior)):
-        if track is None or track.clock is None:
+        if track is None or track is streams.shown or track.clock is None:
             continue
         other = examine(track.clock)
         drift = abs(first.step - other.step) * first.count
         if abs(first.first - other.first) > first.step // 2 or drift > first.step:
             message = (
-                f"stimulus and {name} are on clocks of their own (a frame every {first.step} ns from {first.first} ns, "
-                f"a sample every {other.step} ns from {other.first} ns): set source.bin_width"
+                f"{NOUNS[streams.entry]} and {name} are on clocks of their own (a {streams.entry} every "
+                f"{first.step} ns from {first.first} ns, a sample every {other.step} ns from {other.first} ns): set "
+                "source.bin_width"
             )
             raise SessionError(message, reason="clocks_differ")
 
@@ -175,18 +181,22 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
     if alone:
         detail = f"{alone} of {track.clock.shape[0]} {name} times have no {name}, from entry {track.count} on"
         untimed.append(Reject(reason="unequal_length", offset=track.count, detail=detail))
+    _check_span(facts, name, advice)
+    return facts
+
+
+def _check_span(facts: ClockFacts, name: str, advice: str) -> None:
     if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
         message = (
             f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
             f"{advice}"
         )
         raise SessionError(message, reason="time_unit")
-    return facts
 
 
-def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float, advice: str) -> BinClock:
-    width = bin_width * 1e9
-    if facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
+def _bin_clock(facts: ClockFacts, streams: Streams, bin_width: float) -> BinClock:
+    width, entry, advice = bin_width * 1e9, streams.entry, streams.unit_advice
+    if entry == "frame" and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
         message = (
             f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
             f"{int(width // max(facts.step, 1))} frames: {advice}, or "
@@ -198,8 +208,8 @@ def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float, advic
     bins = int(np.floor((end - facts.first) / width + 0.5))
     if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
         message = (
-            f"the {facts.valid} frame times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
-            f"{source.bin_width:g} s, nearly all without a frame: a time or source.bin_width is wrong, or {advice}"
+            f"the {facts.valid} {entry} times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
+            f"{bin_width:g} s, nearly all without a {entry}: a time or source.bin_width is wrong, or {advice}"
         )
         raise SessionError(message, reason="time_unit")
     return BinClock(facts.first, width, bins)
@@ -209,11 +219,11 @@ def _longest(facts: ClockFacts, clock: BinClock) -> int:
     return int(1.5 * facts.step) if facts.step else int(clock.width)
 
 
-def _overlap(frames: ClockFacts, other: ClockFacts, name: str, advice: str) -> None:
-    if other.last < frames.first or other.first > frames.last:
+def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) -> None:
+    if other.last < facts.first or other.first > facts.last:
         message = (
-            f"frames run from {frames.first / 1e9:g} to {frames.last / 1e9:g} s, {name} from {other.first / 1e9:g} to "
-            f"{other.last / 1e9:g} s: they never meet, as if {advice}"
+            f"{streams.entry}s run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
+            f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}"
         )
         raise SessionError(message, reason="time_unit")
 
@@ -254,8 +264,8 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         if advice == OWN_UNIT:
             advice = "source.spike_unit or source.time_unit is not the unit of the file"
         message = (
-            f"spikes end at {last / 1e9:g} s, frames at {frames.last / 1e9:g} s, with {rate:g} spikes a second and "
-            f"neuron: {advice}"
+            f"spikes end at {last / 1e9:g} s, {streams.entry}s at {frames.last / 1e9:g} s, with {rate:g} spikes a "
+            f"second and neuron: {advice}"
         )
         raise SessionError(message, reason="time_unit")
 
@@ -330,7 +340,8 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
             hints = []
             for word, setting in SUGGESTED.items():
                 likely = next((each for each in unread if word in PurePosixPath(each).name.lower()), None)
-                if likely is not None and getattr(names, setting) is None:
+                framed = names.stimulus is not None or setting != "frame_times"
+                if likely is not None and getattr(names, setting) is None and framed:
                     hints.append(f"source.names.{setting}: {likely}")
             hint = f"; perhaps {', '.join(hints)}" if hints else ""
             notes.append(f"{listed(files)}: not read: {', '.join(unread[:MOST_LISTED])}{more}{hint}")

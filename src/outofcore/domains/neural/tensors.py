@@ -27,7 +27,8 @@ class NeuralReading:
     @property
     def window(self) -> dict[str, Any]:
         """Bins per sample, inside one run of a trial."""
-        return {"length": self.section.window, "mode": "never"}
+        bins = self.section.window if "stim" in self.fields else self.section.history + 1
+        return {"length": bins, "mode": "never"}
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn windows into tensors without copying or widening the frames.
@@ -36,7 +37,8 @@ class NeuralReading:
         (batch, window, variables), ``condition`` (batch, window); without the second axis if a window is one bin. The
         result has ``stim`` (batch, frames, height, width), and of the last bin ``robs`` (batch, neurons), ``dfs``
         (batch, neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,). Where ``section.history`` is
-        not 0, ``history`` (batch, history, neurons) has the responses before that bin. ``draws`` is unused.
+        not 0, ``history`` (batch, history, neurons) has the responses before that bin. Without a stimulus there is no
+        ``stim``, and the window is the history and that bin. ``draws`` is unused.
         """
         del draws
         return self._last({name: torch.from_numpy(rows[name]) for name in self.fields})
@@ -48,19 +50,22 @@ class NeuralReading:
         return self._last({name: rows[name] for name in self.fields} | {"robs": robs})
 
     def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        stim = rows["stim"].view(torch.bfloat16) if self.bfloat16 else rows["stim"]
         others = {name: rows[name] for name in self.fields if name != "stim"}
-        if self.section.window == 1:
-            return {"stim": stim.unsqueeze(1), **others}
-        last = {name: each[:, -1] for name, each in others.items()}
+        single = self.window["length"] == 1
+        last = others if single else {name: each[:, -1] for name, each in others.items()}
         if self.section.history:
             last["history"] = rows["robs"][:, -1 - self.section.history : -1]
-        return {"stim": stim[:, -self.section.frames :], **last}
+        if "stim" not in self.fields:
+            return last
+        stim = rows["stim"].view(torch.bfloat16) if self.bfloat16 else rows["stim"]
+        return {"stim": stim.unsqueeze(1) if single else stim[:, -self.section.frames :], **last}
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) -> NeuralReading:
     source = store_attributes["params"]["source"]
-    fields = ["stim", "robs", "dfs", "condition"]
+    fields = ["robs", "dfs", "condition"]
+    if source["names"]["stimulus"] is not None:
+        fields.insert(0, "stim")
     if source["names"]["behavior"] is not None:
         fields.append("behavior")
     bfloat16, uint16 = source["stimulus_dtype"] == "bfloat16", source["response_dtype"] == "uint16"

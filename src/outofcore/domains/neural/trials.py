@@ -127,6 +127,9 @@ def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
 
 def _labelled(streams: Streams, labels: RecordedArray, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by a label per frame: stretches of equal, non-negative labels."""
+    if streams.entry == "spike":
+        message = f"names.trial: expected (trials, 2) start and stop times, as spikes have no frame, got {labels.shape}"
+        raise SessionError(message, reason="wrong_shape")
     runs = list(_runs(flat(labels, "names.trial: expected a label for each frame, or (trials, 2) times")))
     if clock is None and runs[-1][1] < bins:
         runs.append((runs[-1][1], bins, UNLABELLED))
@@ -182,7 +185,7 @@ def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> I
         centres = (edges[0] + edges[1]) // 2
         # The last frame before the next nanosecond is the last at or before this one.
         chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
-    if count <= int(chosen.max(initial=0)):
+    if count <= int(chosen.max(initial=0)) or (streams.entry == "spike" and count != found.total):
         message = f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}"
         raise SessionError(message, reason="unequal_length")
     shown, read = take(streams.repeat, chosen)

@@ -1,4 +1,4 @@
-"""The table of units: which of them are read, and which of its columns are kept."""
+"""The table of units: which of them are read or held out, and which of its columns are kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.params import SourceSection, UnitCondition
 from outofcore.domains.neural.recordings.arrays import SessionError
+from outofcore.errors import ParamsError
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,28 @@ def find_units(source: SourceSection, count: int, column_of: Callable[[str], npt
         raise SessionError(message, reason="no_units")
     columns = {name: tuple(map(_plain, column[met].tolist())) for name, column in kept.items()}
     return Units(tuple(np.flatnonzero(met).tolist()), columns)
+
+
+def held_out(setting: UnitCondition | float | None, part: str, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    """The neurons of a stored session that are predicted from the others, () if all are predicted."""
+    if setting is None:
+        return ()
+    neurons, columns = attributes["neurons"], attributes.get("unit_columns", {})
+    if isinstance(setting, UnitCondition):
+        if setting.column not in columns:
+            message = (
+                f"neural.train.held_out: session {part} keeps {', '.join(columns) or 'no column'} of the units, not "
+            )
+            message += f"{setting.column!r}: list {{column: {setting.column}}} in source.units and convert again"
+            raise ParamsError(message)
+        values = [np.nan if value is None else value for value in columns[setting.column]]
+        chosen = np.flatnonzero(_meeting(np.array(values), setting))
+    else:
+        chosen = np.flatnonzero(np.diff(np.floor(np.arange(neurons + 1) * setting)))
+    if not 0 < len(chosen) < neurons:
+        message = f"neural.train.held_out: session {part}: expected some of {neurons} neurons, got {len(chosen)}"
+        raise ParamsError(message)
+    return tuple(chosen.tolist())
 
 
 def _plain(value: Any) -> Any:

@@ -117,7 +117,7 @@ def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key,
 def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]]) -> None:
     """Reject what cannot be paired."""
     names = source.names
-    if names.trial is not None or ("frame" in found and "*" in names.stimulus):
+    if names.trial is not None or ("frame" in found and "*" in (names.stimulus or "")):
         named = "trial" if names.trial is not None else "frame"
         message = f"names.{named} and an array for each trial contradict each other: "
         message += "set it to null" if named == "trial" else "name one array of all frames as names.stimulus"

@@ -124,7 +124,8 @@ def missing(recording: Recording, field: str, name: str) -> SessionError:
     """The error for a name that is not there, with the names that are."""
     names = list(recording.names())
     shown = ", ".join(names[:24]) + (f" and {len(names) - 24} more" if len(names) > 24 else "")
-    message = f"names.{field} = {name!r}: no such array; there are {shown or 'none'}"
+    none = "; without a stimulus, set it to null" if field == "stimulus" else ""
+    message = f"names.{field} = {name!r}: no such array; there are {shown or 'none'}{none}"
     return SessionError(message, reason="missing_field")
 
 

@@ -1,0 +1,180 @@
+"""Recordings without a stimulus: bins from the clock of responses, behaviour or spikes, and what models learn there."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import outofcore
+from outofcore.domains.neural.draw import draw
+from outofcore.domains.neural.gallery import pictures
+from outofcore.errors import ParamsError, RawInputError
+from tests.domains.neural.glm import bits_per_spike, fitted
+from tests.domains.neural.rig import convert, save_session
+
+SPIKES = {"stimulus": None, "responses": None, "spike_times": "spike_times", "spike_neurons": "spike_neurons"}
+WIDTH = 0.02
+
+
+def counted(times, owners, first, bins, neurons):
+    """Spikes by bin and neuron; bins are counted from time 0."""
+    edges = np.rint(np.arange(first, first + bins + 1) * WIDTH * 1e9)
+    return np.stack([np.histogram(np.rint(times[owners == n] * 1e9), edges)[0] for n in range(neurons)], 1)
+
+
+def test_spikes_alone_are_counted_in_bins_from_time_0(clocked, write_h5):
+    path = write_h5({name: clocked[name] for name in ("spike_times", "spike_neurons", "trials")})
+    times, owners = clocked["spike_times"], clocked["spike_neurons"]
+    first, last = (math.floor(times[at] / WIDTH) for at in (0, -1))
+    whole = convert(path, names=SPIKES, bin_width=WIDTH, trial_bins=100)
+    assert whole.only.rows.keys() == {"robs", "dfs", "condition"}
+    assert np.array_equal(whole.only.rows["robs"], counted(times, owners, first, last - first + 1, 4))
+    assert whole.counts["spikes_stored"] == len(times)
+    assert not whole.rejects
+    trials = convert(path, names=SPIKES | {"trial": "trials"}, bin_width=WIDTH).only
+    expected = counted(times, owners, 0, last + 1, 4)
+    for number, (start, stop) in enumerate(clocked["trials"].tolist()):
+        inside = np.flatnonzero([start <= (place + 0.5) * WIDTH < stop for place in range(last + 1)])
+        sequence = trials.sequences[number]
+        at = sum(each["length"] for each in trials.sequences[:number])
+        assert sequence["offset"] == inside[0] - first
+        assert np.array_equal(trials.rows["robs"][at : at + sequence["length"]], expected[inside])
+
+
+def test_without_frames_the_clock_of_the_bins_is_that_of_samples_or_behaviour(clocked, write_h5):
+    path = write_h5(clocked)
+    behavior = {"behavior": "running", "behavior_times": "running_times"}
+    rows = convert(path, names=SPIKES | behavior, bin_width=WIDTH).only.rows
+    edges = 2.8 + np.arange(651) * WIDTH
+    centres = (edges[:-1] + edges[1:]) / 2
+    for neuron in range(4):
+        times = clocked["spike_times"][clocked["spike_neurons"] == neuron]
+        assert np.array_equal(rows["robs"][:, neuron], np.histogram(times, edges)[0])
+    known = rows["dfs"].all(1)
+    assert known[:-1].all()
+    expected = np.interp(centres, clocked["running_times"], clocked["running"])
+    np.testing.assert_allclose(rows["behavior"][known, 0], expected[known], rtol=1e-5, atol=1e-6)
+    traces = {"stimulus": None, "responses": "traces", "sample_times": "sample_times"}
+    rows = convert(path, names=traces, bin_width=4.0).only.rows  # a mean of more samples than a bin may have frames
+    places = ((clocked["sample_times"] - 2.9) // 4).astype(int)
+    means = [clocked["traces"][places == number].mean(0) for number in range(len(rows["robs"]))]
+    np.testing.assert_allclose(rows["robs"], means, rtol=1e-5, atol=1e-6)
+
+
+def test_entries_may_be_bins_of_one_array_or_of_one_for_each_trial(frames, write_h5):
+    rows = convert(write_h5(frames), names={"stimulus": None, "behavior": "trial", "trial": "trial"}).only.rows
+    assert np.array_equal(rows["robs"], frames["robs"])
+    assert rows["behavior"][:, 0].tolist() == frames["trial"].tolist()
+    robs = {f"t{number}/robs": frames["robs"][:40] for number in range(3)}
+    moved = {f"t{number}/hand": frames["robs"][:40] for number in range(2)}
+    path = write_h5(robs | moved, "trials.h5")
+    by_trial = convert(path, names={"stimulus": None, "responses": "t*/robs", "behavior": "t*/hand"})
+    assert by_trial.reasons == {"missing_field": 1}
+    assert np.array_equal(by_trial.only.rows["robs"], np.tile(frames["robs"][:40], (2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"names": SPIKES | {"stimulus": "stimulus"}}, "no such array; .*; without a stimulus, set it to null"),
+        ({"names": SPIKES | {"trial": "running"}}, r"expected \(trials, 2\) start and stop times, as spikes"),
+        ({"names": SPIKES | {"repeat": "running"}}, "names.repeat: expected an entry for each of"),
+        ({"names": SPIKES | {"valid": "running"}}, r"names.valid: .* \(0\), got 1300"),
+        ({"names": SPIKES, "bin_width": 1e-9}, "nearly all without a spike"),
+        ({"names": SPIKES, "scale": 1e6}, "spike times .* span .* source.time_unit is not the unit"),
+        ({"names": SPIKES, "scale": np.nan}, "holds no bin|no spike has a time"),
+    ],
+)
+def test_what_needs_a_stimulus_or_its_clock_is_refused_in_one_line(clocked, write_h5, settings, message):
+    clocked["spike_times"] = clocked["spike_times"] * settings.pop("scale", 1)
+    with pytest.raises(RawInputError, match=message):
+        convert(write_h5(clocked), **{"bin_width": WIDTH} | settings)
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory):
+    """A store of 8 neurons that share a state, of which the file says which two are held out; and their counts."""
+    generator = np.random.default_rng(2)
+    state = np.zeros((6000, 2))
+    for now in range(1, len(state)):
+        state[now] = 0.9 * state[now - 1] + 0.4 * generator.normal(size=2)
+    counts = generator.poisson(np.logaddexp(0, state @ generator.normal(size=(2, 8)) - 0.5))
+    heldout = np.zeros(8, bool)
+    heldout[[2, 5]] = True
+    raw = tmp_path_factory.mktemp("population")
+    save_session("npz", raw, {"robs": counts, "heldout": heldout, "hand": state})
+    source = {"names": {"stimulus": None, "behavior": None}, "units": [{"column": "heldout"}], "trial_bins": 100}
+    outofcore.convert("neural", raw, raw / "a.zarr", source=source, splits={"val": 0.25, "test": 0.0})
+    return raw, counts
+
+
+def test_a_batch_has_responses_and_those_before(population):
+    raw, counts = population
+    store = outofcore.open_store(raw / "a.zarr")
+    lengths = store.sequences("train", "a")["length"].read()
+    for history in (0, 7):
+        reading = outofcore.reading(store, history=history)
+        batches = list(outofcore.loader(store, "train", 512, tensors=reading, shuffle=False))
+        assert sum(len(batch["robs"]) for batch in batches) == (lengths - history).sum()
+        assert "stim" not in batches[0]
+        first = store.sequences("train", "a")["offset"].read()[0]
+        assert np.array_equal(batches[0]["robs"][:50].numpy(), counts[first + history :][:50])
+    assert np.array_equal(batches[0]["history"][3].numpy(), counts[first + 3 :][:7])
+    assert draw(store.rows("train", "a").read(0, 1)).startswith("responses: ")
+    (picture, *_) = pictures(store)
+    assert "frames" not in picture.title + picture.alt
+    assert "<image" not in picture.svg
+
+
+@pytest.mark.parametrize("history", [0, 2])
+def test_co_bps_are_those_of_a_glm_from_held_in_to_held_out_neurons(population, tmp_path, history):
+    raw, counts = population
+    figures = outofcore.train(
+        raw / "a.zarr",
+        tmp_path / "run",
+        tensors={"history": history},
+        train={
+            "held_out": {"column": "heldout", "values": [True]},
+            "learning_rate": 0.03,
+            "schedule": "cosine",
+            "epochs": 20,
+            "weight_decay": 0.0,
+            "batch_size": 256,
+        },
+        device="cpu",
+    )
+    store = outofcore.open_store(raw / "a.zarr")
+    held_in, held_out, parts = [0, 1, 3, 4, 6, 7], [2, 5], {}
+    for split in ("train", "val"):
+        first = store.sequences(split, "a")["offset"].read()
+        bins = (first[:, None] + np.arange(history, 100)).ravel()
+        lags = [counts[bins - lag][:, held_in] for lag in range(history + 1)]
+        parts[split] = np.column_stack([np.ones(len(bins)), *lags]), counts[bins][:, held_out].astype(float)
+    columns, spikes = parts["train"]
+    weights = np.stack([fitted(columns, spikes[:, number]) for number in (0, 1)], 1)
+    rates = np.logaddexp(0, parts["val"][0] @ weights)
+    expected = bits_per_spike(rates, parts["val"][1])
+    assert expected > 0.05
+    assert figures["bits_per_spike"] == pytest.approx(expected, abs=0.003)
+    assert figures["neurons"] == 2
+    rows = list(outofcore.load_model(tmp_path / "run/models/neural").predict(raw / "a.npz"))
+    assert {row["neuron"] for row in rows} == {2, 5}
+    assert all(row["heldout"] for row in rows)
+    assert [row["response"] for row in rows[:40]] == counts[history:][:20, held_out].ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "set tensors.history or train.held_out"),
+        ({"train": {"preset": "small", "held_out": 0.5}}, "there is no stimulus: set it to test"),
+        ({"train": {"held_out": {"column": "area", "values": ["V1"]}}}, "keeps heldout of the units, not 'area': list"),
+        ({"train": {"held_out": {"column": "heldout"}}}, "expected some of 8 neurons, got 8"),
+        ({"train": {"held_out": 0.1}}, "expected some of 8 neurons, got 0"),
+    ],
+)
+def test_a_model_without_an_input_or_a_target_is_refused(population, tmp_path, settings, message):
+    with pytest.raises(ParamsError, match=message):
+        outofcore.train(population[0] / "a.zarr", tmp_path / "run", **settings)
