@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -125,6 +127,13 @@ def test_dates_and_times_are_nanoseconds_since_1970():
     words = ["1970-01-01T00:00:01.5", "1970-01-01 00:00:02Z", "1970-01-01T02:00:00+02:00", "yesterday", "", "7"]
     expected = [1_500_000_000, 2 * 10**9, 0, INVALID, INVALID, INVALID]
     assert nanoseconds(np.array(words), "ms").tolist() == expected
+
+
+@given(st.lists(st.integers(-(2**32), 2**32), max_size=6), st.sampled_from([30_000, 24_414.0625, 1]))
+def test_numbers_of_samples_are_nanoseconds_by_their_rate(samples, rate):
+    exact = [Fraction(sample) * 10**9 / Fraction(rate) for sample in samples]
+    times = nanoseconds(np.array(samples, np.int64), rate).tolist()
+    assert all(abs(time - each) <= 2 + abs(each) / 2**50 for time, each in zip(times, exact, strict=True))
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6), st.integers(0, 20), st.integers(1, 5))

@@ -20,7 +20,7 @@ from outofcore.domains.neural.recordings.arrays import Ints, Mask, RecordedArray
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)
 
-NANOSECONDS: dict[TimeUnit, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+NANOSECONDS: dict[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 INVALID = np.int64(np.iinfo(np.int64).min)
 """A missing time: not finite, or beyond 292 years. Negative times are valid: sessions may be aligned to a stimulus."""
 
@@ -31,9 +31,9 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
     """Times in nanoseconds, of dates and times in ISO 8601 since 1970; :data:`INVALID` for missing times."""
     if values.dtype.kind in "US":
         return np.array([_moment(str(value)) for value in values.reshape(-1)], np.int64).reshape(values.shape)
-    factor = NANOSECONDS[unit]
+    factor = NANOSECONDS[unit] if isinstance(unit, str) else 1e9 / unit
     top = np.iinfo(np.int64).max // factor
-    if values.dtype.kind in "iu":
+    if values.dtype.kind in "iu" and isinstance(factor, int):
         usable = (values > -top) & (values < top)
         return np.where(usable, np.where(usable, values, 0).astype(np.int64) * factor, INVALID)
     if values.dtype.kind == "c":

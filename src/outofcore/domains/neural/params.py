@@ -12,7 +12,8 @@ from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
 from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
 from outofcore.store.schema import CodecName
 
-TimeUnit = Literal["s", "ms", "us", "ns"]
+TimeUnit = Literal["s", "ms", "us", "ns"] | Annotated[float, Field(gt=0, le=1e9)]
+"""A number is a rate: times are numbers of samples, so many per second."""
 Resampling = Literal["hold", "mean", "linear"]
 Shape = Annotated[tuple[Annotated[int, Field(ge=1, le=2**20)], ...], Field(min_length=1, max_length=8)]
 
@@ -112,7 +113,9 @@ class SourceSection(Section):
     bin_width: float | None = Field(
         None, gt=0, description="seconds of a bin; null: a bin is a frame, and all arrays share their axis of time"
     )
-    time_unit: TimeUnit = Field("s", description="unit of all times in the files; NWB always has seconds")
+    time_unit: TimeUnit = Field(
+        "s", description="unit of all times in the files, or samples per second; NWB always has seconds"
+    )
     spike_unit: TimeUnit | None = Field(None, description="unit of the spike times, where it is another")
     units: tuple[UnitCondition, ...] = Field(
         (), description="which neurons are read, those that meet every condition; and which columns of them are kept"
