@@ -235,7 +235,7 @@ PEERS = {
     "webdataset": web_dataset,
     "grain": grain,
     "lancedb": lance_db,
-    "scdataset": sc_dataset,
+    "scDataset": sc_dataset,
 }
 THREADED = frozenset({"annbatch"})  # reads in threads of its own, and advises against worker processes
 
