@@ -160,4 +160,4 @@ def test_a_conversion_to_it_is_refused_in_one_line_and_writes_nothing(endpoint: 
     (error,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert error.startswith("error: s3://stores/new.zarr: ")
     assert error.endswith("; convert on this machine, and copy the store")
-    assert content(endpoint, "s3://stores/new.zarr") == {}
+    assert content(endpoint, "s3://stores/new.zarr") == content(endpoint, "s3://stores/new.zarr.work") == {}

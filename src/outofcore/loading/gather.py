@@ -206,8 +206,9 @@ def gather(
 
     ``table`` (fields, chunks) has the address of each decoded chunk, ``ABSENT`` if unavailable. ``first`` is the first
     row of each window; ``origins`` (chunks,) is the first row of each chunk's store, repeated where a window reaches
-    back before it; ``row_bytes`` are bytes per row of each field. With ``lengths``, both are of runs that
-    make the windows, end to end; a negative length repeats the row. Raises LookupError if a chunk is unavailable.
+    back before it; ``row_bytes`` are bytes per row of each field. With ``lengths``, ``first`` and ``lengths`` are of
+    the runs that make up the windows, end to end; a negative length repeats the row. Raises LookupError if a chunk is
+    unavailable.
     """
     if length == 1:
         missing = _gather_rows(table, first, chunk_rows, row_bytes, buffer.targets, at)

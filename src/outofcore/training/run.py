@@ -138,7 +138,7 @@ def run(
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
     if section.train.arithmetic == "native" and device.type == "cpu":
-        # Convolutions take half to five sixths of the time. The types of torch lack this overload.
+        # Convolutions take half to nine tenths of the time. The types of torch lack this overload.
         task.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model, metrics = out / "models" / name, out / "metrics" / name
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_CHECKPOINT)

@@ -121,8 +121,8 @@ class NeuralTask(Task):
         if not (sessions[0].pixels or bins or sessions[0].behaviors):
             message = (
                 "neural.train: no stimulus, so nothing to predict from: set tensors.history or train.held_out, or "
+                "convert again with source.names.behavior"
             )
-            message += "convert again with source.names.behavior"
             raise ParamsError(message)
         self.poisson = train.loss == "poisson"
         self.partly_used = len(sessions) > 1

@@ -53,8 +53,8 @@ def held_out(setting: UnitCondition | float | None, part: str, attributes: Mappi
         if setting.column not in columns:
             message = (
                 f"neural.train.held_out: session {part} keeps {', '.join(columns) or 'no column'} of the units, not "
+                f"{setting.column!r}: list {{column: {setting.column}}} in source.units and convert again"
             )
-            message += f"{setting.column!r}: list {{column: {setting.column}}} in source.units and convert again"
             raise ParamsError(message)
         values = [np.nan if value is None else value for value in columns[setting.column]]
         chosen = np.flatnonzero(_meeting(np.array(values), setting))

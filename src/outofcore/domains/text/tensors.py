@@ -55,9 +55,9 @@ class TextReading:
         """Turn windows into tensors; ``draws`` is unused, as the loader chooses the windows.
 
         ``rows`` hold ``tokens`` (batch, seq_len + 1) uint16 or uint32; targets that are not ``valid``, if that is given
-        (of packed documents), are -100. Returns ``inputs`` and ``targets`` (batch,
-        seq_len) int64, targets one token later; if documents are separated also int64 ``positions`` (tokens since the
-        previous document's end or the window's start) and ``segments`` (documents ended in the window so far).
+        (of packed documents), are -100. Returns ``inputs`` and ``targets`` (batch, seq_len) int64, targets one token
+        later; if documents are separated also int64 ``positions`` (tokens since the previous document's end or the
+        window's start) and ``segments`` (documents ended in the window so far).
         """
         del draws
         tokens = self.memory.empty(rows["tokens"].shape, np.dtype(np.int64))

@@ -18,8 +18,8 @@ from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
 
-DIMENSIONS = 64
-"""Least dimensions of a style embedding; a wider network has one for each channel."""
+LEAST_DIMENSIONS = 64
+"""Of a style embedding; a wider network has one for each channel."""
 
 NEAR = 5
 """Radius of the neighbourhood of a move, in lines."""
@@ -38,7 +38,7 @@ class StyleNetwork(nn.Module):
 
     def __init__(self, planes: int, frame: int, channels: int, blocks: int) -> None:
         super().__init__()
-        size = max(DIMENSIONS, channels)
+        size = max(LEAST_DIMENSIONS, channels)
         self.frame = frame
         self.where = nn.Embedding(2 * len(PHASES) * (frame * frame + 1), size)
         self.stem = nn.Conv2d(planes + 1, channels, 3, padding=1)
@@ -149,7 +149,7 @@ class StyleTask(Task):
         if self.section.first_moves is not None:
             counted &= batch["number"] < self.section.first_moves
         slots, device = len(self.panel.player), batch["number"].device
-        sums = torch.zeros(slots, max(DIMENSIONS, self.section.size[0]), device=device)
+        sums = torch.zeros(slots, self.network.where.embedding_dim, device=device)
         if counted.any():
             sums.index_add_(0, slot[counted], self._embed(batch, counted))
         return {"embeddings": sums, "positions": torch.bincount(slot[counted], minlength=slots)}
