@@ -95,6 +95,7 @@ class Troubles:
     def __init__(self) -> None:
         self.pending: list[str] = []
         self.always = ""
+        self.delay = 0.0  # seconds, of each request
         self.done: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -118,6 +119,7 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
 
         def handle_any(self) -> None:
             trouble = troubles.next(self.command)
+            time.sleep(troubles.delay)
             if trouble == "503":
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 self.send_response(503)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from itertools import pairwise
@@ -198,7 +199,40 @@ def test_opening_is_repeated_as_well(troubled: tuple[Path, str, Troubles], troub
     assert troubles.done[trouble] >= 8
 
 
-def test_each_pause_before_a_request_is_repeated_is_twice_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_refuses_everything_for_a_while_is_waited_for(troubled: tuple[Path, str, Troubles]) -> None:
+    """Six seconds: six retries at the client's own pace end after one or two."""
+    local, url, troubles = troubled
+    store = open_store(url)
+    troubles.always = "503"
+    well = threading.Timer(6, setattr, (troubles, "always", ""))
+    well.start()
+    np.testing.assert_array_equal(store.rows("train")["move"].read(), open_store(local).rows("train")["move"].read())
+    well.join()
+    assert troubles.done["503"] > 3
+
+
+def test_a_bucket_that_is_not_there_is_said_at_once(endpoint: str) -> None:
+    began = time.perf_counter()
+    with pytest.raises(StoreError):
+        RemoteFiles("s3://nowhere/a.zarr").found()
+    assert endpoint
+    assert time.perf_counter() - began < 2
+
+
+def test_requests_that_do_not_depend_on_each_other_wait_together(
+    troubled: tuple[Path, str, Troubles], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening takes two rounds, and the sample that the loader reads, of any number of fields, three more."""
+    _, url, troubles = troubled
+    troubles.delay = 0.4
+    monkeypatch.setattr("outofcore.store.remote.IN_FLIGHT", 100)
+    began = time.perf_counter()
+    loader(url, "train", 100, memory="64MiB").close()
+    assert time.perf_counter() - began < 8 * troubles.delay
+    assert troubles.seen["GET"] > 20
+
+
+def test_each_pause_is_twice_the_last_up_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     failing = SimpleNamespace(exceptions=SimpleNamespace(GenericError=ConnectionError))
@@ -209,7 +243,8 @@ def test_each_pause_before_a_request_is_repeated_is_twice_the_last(monkeypatch: 
     with pytest.raises(ConnectionError):
         repeated(failing, request)
     assert len(pauses) == RETRIES > 2
-    assert [later / earlier for earlier, later in pairwise(pauses)] == [2] * (RETRIES - 1)
+    assert [later / earlier for earlier, later in pairwise(pauses[:5])] == [2] * 4
+    assert pauses[5:] == [2] * (RETRIES - 5)
 
 
 def test_a_server_that_stalls_is_asked_again_and_then_it_is_one_line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -214,8 +215,10 @@ def _sample_bytes(split: Split) -> int:
     first -= int(split.rows.origins[store])
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {}
-    for name, array in split.rows.stores[store].items():
-        values = array.read(max(first, 0), first + reach)  # one that reaches back repeats the first row
+    fields = split.rows.stores[store]
+    with ThreadPoolExecutor(len(fields)) as pool:  # one that reaches back repeats the first row
+        read = pool.map(lambda array: array.read(max(first, 0), first + reach), fields.values())
+    for (name, array), values in zip(fields.items(), read, strict=True):
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
     rows |= split.columns.blank_rows()

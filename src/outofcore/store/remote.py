@@ -2,7 +2,7 @@
 
 Ranges read together are requested together: neighbouring ranges become one request, and requests are concurrent, so
 that a pool of chunks costs a few round trips. The client (obstore, the extra ``s3``) retries failed requests at growing
-intervals; a final failure is a one-line error.
+intervals for about half a minute; a final failure is a one-line error.
 
 Credentials and endpoint come from the environment, by the names that Amazon's tools use: ``AWS_ACCESS_KEY_ID``,
 ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` for another storage, ``AWS_SKIP_SIGNATURE=true`` for a
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -42,8 +42,11 @@ GAP_BYTES = 32 << 10
 # A longer run of ranges is read in several concurrent requests.
 REQUEST_BYTES = 4 << 20
 IN_FLIGHT = 32
-RETRIES = 6
+# At least 23 s and at most 28 s of pauses; requests resume at most LONGEST_PAUSE after the storage does.
+RETRIES = 15
 FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+PAUSE_GROWTH = 10  # at most, from one pause to the next: the client draws each at random between FIRST_PAUSE and that
 REQUEST_SECONDS = 30
 RETRY_SECONDS = 120
 # Any of these identifies the reader.
@@ -127,6 +130,7 @@ class RemoteFiles:
         self._obstore = imported(root)
         self._store = connect(root)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="requests")
+        self._listing: Future[dict[str, Any]] | None = None
 
     def __getstate__(self) -> tuple[str, Mapping[str, tuple[int, str]], Mapping[str, str]]:
         return self.root, self._listed, self._tags
@@ -136,6 +140,7 @@ class RemoteFiles:
 
     def seal(self) -> bytes:
         """Content of the seal; raises StoreError if it is missing or inaccessible."""
+        self._listing = self._pool.submit(self._objects)  # for compare(), meanwhile
         with self._one_line(SEAL):
             try:
                 answer = self._obstore.get(self._store, SEAL)
@@ -154,7 +159,8 @@ class RemoteFiles:
             message = f"{self.root}: {REPLACED}"
             raise StoreError(message)
         self._listed = dict(files)
-        objects = self._objects()
+        objects = self._listing.result() if self._listing else self._objects()
+        self._listing = None
         if self._seal_tag and SEAL in objects and objects[SEAL]["e_tag"] != self._seal_tag:
             message = f"{self.root}: {REPLACED}"
             raise StoreError(message)
@@ -258,8 +264,10 @@ def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
     for retry in range(RETRIES):
         try:
             return request()
-        except client.exceptions.GenericError:
-            time.sleep(FIRST_PAUSE * 2**retry)
+        except client.exceptions.GenericError as error:
+            if "NoSuchBucket" in str(error) or f"after {RETRIES} retries" in str(error):  # the client did retry it
+                raise
+            time.sleep(min(LONGEST_PAUSE, FIRST_PAUSE * 2**retry))
     return request()
 
 
@@ -336,7 +344,15 @@ def connect(root: str) -> Any:
                 "connect_timeout": timedelta(seconds=10),
                 "allow_http": endpoint.startswith("http:"),
             },
-            retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+            retry_config={
+                "max_retries": RETRIES,
+                "retry_timeout": timedelta(seconds=RETRY_SECONDS),
+                "backoff": {
+                    "init_backoff": timedelta(seconds=FIRST_PAUSE),
+                    "max_backoff": timedelta(seconds=LONGEST_PAUSE),
+                    "base": PAUSE_GROWTH,
+                },
+            },
         )
     except Exception as error:  # obstore has no specific error for invalid settings
         message = f"{root}: {without_secrets(str(error))}"
