@@ -85,7 +85,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         monkeypatch.setattr(torch.cuda, name, what)
     monkeypatch.setattr(torch.cuda, "current_stream", fake.current)
     monkeypatch.setattr(torch, "index_select", index_select)
-    monkeypatch.setattr(torch.Tensor, "copy_", lambda to, tensor: fake.wrote(copy(to, tensor)))
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda to, tensor, **_: fake.wrote(copy(to, tensor)))
     monkeypatch.setattr(torch, "split_with_sizes_copy", split_copy)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: fake.wrote(tensor))

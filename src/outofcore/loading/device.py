@@ -24,11 +24,14 @@ from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.residency import Residency, Work
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows
+from outofcore.store.array import Array
+from outofcore.store.bulk import reader_of
 
 Ints = npt.NDArray[np.int64]
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))
+STAGED_BYTES = 1 << 20  # decoded by a thread, then copied together, from pinned memory
 SMALL_BYTES = 16 << 10  # a smaller piece of a group is copied, which is fast, and does not hold the group
 
 
@@ -146,6 +149,7 @@ class OnDevice(Residency):
         self.device = stream.device or torch.device("cpu")
         self._stream = stream
         self._reservation = reservation
+        self._readers = [reader_of(tuple(fields.values())) for fields in rows.stores]
         self._lock = threading.Lock()
         self._here = np.zeros(self.chunks, np.bool_)
         self._tensors: dict[str, torch.Tensor] = {}
@@ -156,15 +160,15 @@ class OnDevice(Residency):
             with self._stream.queue():
                 self._tensors = {  # all of them, or none if there is no room
                     name: torch.empty(
-                        (self.chunks * self.chunk_rows, *array.shape[1:]),
-                        dtype=_as_torch(np.empty(0, array.dtype)).dtype,
-                        device=self.device,
+                        (self.chunks * self.chunk_rows, *array.shape[1:]), dtype=_dtype(array), device=self.device
                     )
                     for name, array in self.fields.items()
                 }
             if self._reservation is not None:
                 self._reservation.allocated = True
-        return [partial(self._load, int(chunk)) for chunk in chunks[~self._here[chunks]]]
+        new = chunks[~self._here[chunks]]
+        together = max(1, STAGED_BYTES // max(self.chunk_rows * self.rows.row_bytes, 1))
+        return [partial(self._load, new[at : at + together]) for at in range(0, len(new), together)]
 
     def release(self, chunks: Ints) -> None:
         """Do nothing: data on the device stays there."""
@@ -194,21 +198,30 @@ class OnDevice(Residency):
                 out = buffer.arrays[name][at : at + len(first)]
                 torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
-    def _load(self, chunk: int) -> None:
+    def _load(self, chunks: Ints) -> None:
+        staged = [
+            torch.empty(
+                (len(chunks), self.chunk_rows, *array.shape[1:]),
+                dtype=_dtype(array),
+                pin_memory=self.device.type == "cuda",
+            )
+            for array in self.fields.values()
+        ]
+        decoded = [each.numpy().view(array.dtype) for each, array in zip(staged, self.fields.values(), strict=True)]
         read = 0
-        store, own = self.rows.place(chunk)
-        for name, array in self.rows.stores[store].items():
-            decoded = np.empty((self.chunk_rows, *array.shape[1:]), array.dtype)
-            read += array.chunk(own, decoded)
-            first = chunk * self.chunk_rows
-            with self._stream.queue():
-                self._tensors[name][first : first + self.chunk_rows].copy_(_as_torch(decoded))
-        self._here[chunk] = True
+        for store, own, of_store in self.rows.by_store(chunks):
+            read += self._readers[store].read(of_store, decoded, np.arange(len(chunks))[own])
+        with self._stream.queue():
+            for tensor, each in zip(self._tensors.values(), staged, strict=True):
+                for chunk, rows in zip(chunks.tolist(), each, strict=True):
+                    first = chunk * self.chunk_rows
+                    tensor[first : first + self.chunk_rows].copy_(rows, non_blocking=True)
+        self._here[chunks] = True
         with self._lock:
             self.bytes_read += read
 
 
-def _as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A tensor sharing the memory; unsigned words become signed ones, which every device can gather."""
-    signed = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}.get(array.dtype.name)
-    return torch.from_numpy(array.view(signed) if signed else array)
+def _dtype(array: Array) -> torch.dtype:
+    """The type of a field's tensor: unsigned words become signed ones, which every device can gather."""
+    signed = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}
+    return torch.from_numpy(np.empty(0, signed.get(array.dtype.name, array.dtype))).dtype
