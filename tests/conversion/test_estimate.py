@@ -85,3 +85,20 @@ def test_a_sample_without_unusual_records_leaves_room_for_some(tmp_path: Path, m
     with open_executor("threads", 1) as executor:
         forecast = estimate(DOMAIN, section, files, executor)
     assert forecast.unusual == forecast.sequences
+
+
+def test_of_many_files_some_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(120):
+        write_games(tmp_path / f"{number:03}.pgn", 50 + number % 7, from_position=10)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_FILES", 40)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**16)
+    section = DOMAIN.section(raw=str(tmp_path), filters={"duplicates": "keep"})
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    for number in range(120):
+        if number % 3:
+            (tmp_path / f"{number:03}.pgn").unlink()  # opened, it would be an error
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    assert forecast.sampled_bytes < 0.4 * forecast.raw_bytes
+    assert forecast.sequences == pytest.approx(sum(50 + number % 7 for number in range(120)), rel=0.02)
+    assert forecast.rows == pytest.approx(16 * forecast.sequences, rel=0.01)

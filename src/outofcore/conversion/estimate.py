@@ -32,6 +32,8 @@ SAMPLE_UNITS = 12
 SAMPLE_BYTES = 16 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: reading the rest would not pay off.
 SAMPLE_RAW_BYTES = 4 * 2**30
+# Of many more files than this, every so-many-th is opened, as far as these have enough for the sample.
+SAMPLE_FILES = 256
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,11 @@ def estimate(
     squared. Nothing is audited.
     """
     raw_bytes = sum(file.bytes for file in files)
-    units, share = _spread(domain.units(files, section), raw_bytes)
-    whole = share == 1.0
+    some = files[:: max(1, min(raw_bytes // SAMPLE_BYTES, len(files) // SAMPLE_FILES))]
+    some_bytes = sum(file.bytes for file in some)
+    units, share = _spread(domain.units(some, section), some_bytes)
+    whole = share == 1.0 and some_bytes == raw_bytes
+    share *= some_bytes / raw_bytes if raw_bytes else 1
     schemas = domain.schemas(section, files)
     convert = unit_converter(domain, section, NO_AUDIT)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
@@ -91,7 +96,7 @@ def estimate(
             rows=int(rows),
             unit_bytes=most,
             sequences=int(found / share),
-            unusual=_at_most(unusual, found, share, spread=raw_bytes <= SAMPLE_RAW_BYTES),
+            unusual=_at_most(unusual, found, share, spread=some_bytes <= SAMPLE_RAW_BYTES),
             raw_bytes=raw_bytes,
             sampled_bytes=sampled,
             rejected=dict(assembler.rejected.most_common()),
