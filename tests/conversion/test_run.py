@@ -292,7 +292,7 @@ def convert_part(unit: Unit) -> UnitResult:
 def test_the_estimate_of_many_small_parts_counts_the_files_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 0)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 1)
     rng = np.random.default_rng(0)
     raw = tmp_path / "raw"
     raw.mkdir()
