@@ -3,8 +3,9 @@
     python bench/certificate.py --peers peers/bin/python --out bench/results
 
 Each library of ``stopped.py`` reads the same 1,000 shuffled records in batches of 80, as its documentation says, and is
-stopped and resumed in new processes. A cell says ``right``, how many records were lost or came again, that the rest
-came in another order, the words of a refusal, that damage was ``said``, or that nothing came in a minute and a half.
+stopped and resumed in new processes; mixtures and 16 workers read two data sets of 12,000. A cell says ``right``, how
+many records were lost or came again, that the rest came in another order, the words of a refusal, that damage was
+``said``, that the library does not offer it, or that nothing came in three minutes.
 """
 
 from __future__ import annotations
@@ -20,16 +21,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from harness.sides import tell
-from stopped import LIBRARIES, RECORDS
+from stopped import LIBRARIES, MIXED
 
-BATCH, STOPS = 80, 12
-LIMIT = 90  # seconds of a process
+RECORDS, FILES, BATCH, STOPS = 1_000, 8, 80, 12
+SOURCE, SOURCE_FILES = 12_000, 16  # of a mixture, and of 16 workers
+SHARES = (0.001, 0.5, 0.999)  # of the first of two sources
+LIMIT = 180  # seconds of a process
+JOB = {
+    "state": None, "epochs": [0], "most": 0, "batch": BATCH, "workers": 0, "keep": False, "shares": [], "wait": False,
+}  # fmt: skip
 PROGRAM = Path(__file__).with_name("stopped.py")
 
 
@@ -38,35 +46,25 @@ class SideError(Exception):
 
 
 class Subject:
-    """A library, its data set, and processes that read it."""
+    """A library, its data sets, and processes that read them."""
 
     def __init__(self, library: str, python: str, folder: Path) -> None:
         self.library, self.python, self.folder = library, python, folder
         self.data, self.home, self.runs = folder / "data", folder / "home", 0
+        self.sources = (folder / "source-0", folder / "source-1")
         self.home.mkdir()
         self.shared = self.shared_memory()
-        self._end(self._start(["write", library, str(self.data)]), LIMIT)
+        self.write(self.data, 0, RECORDS, FILES)
 
-    def read(
-        self,
-        *,
-        state: Path | None = None,
-        epochs: Sequence[int] = (0,),
-        most: int = 0,
-        batch: int = BATCH,
-        workers: int = 0,
-        world: int = 1,
-        keep: bool = False,
-        data: Path | None = None,
-        kill_after: int = 0,
-    ) -> tuple[list[list[Any]], Path]:
+    def read(self, *, world: int = 1, killed_after: int = 0, **job: Any) -> tuple[list[list[Any]], Path]:
         """Batches in the order in which they came, rank after rank, and the folder with the states after each."""
         self.runs += 1
         out = self.folder / f"run-{self.runs}"
         out.mkdir()
-        job = {"state": state and str(state), "epochs": list(epochs), "most": most, "batch": batch, "workers": workers}
-        (out / "job.json").write_text(json.dumps({**job, "keep": keep, "out": str(out)}))
-        words = ["read", self.library, str(data or self.data), str(out / "job.json")]
+        job = {**JOB, "data": [self.data], **job, "out": out}
+        if killed_after:
+            job.update(most=killed_after, wait=True)
+        (out / "job.json").write_text(json.dumps(job, default=str))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -75,23 +73,33 @@ class Subject:
             | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             for rank in range(world)
         ]
+        words = ["read", self.library, str(out / "job.json")]
         running = [self._start(words, each if world > 1 else {}) for each in ranks]
-        if kill_after:
-            started = time.monotonic()
-            while self._delivered(out, 0) < kill_after and time.monotonic() - started < LIMIT:
-                time.sleep(0.02)
+        try:
+            if killed_after:
+                self._wait_for(killed_after * world, out, running)
             for each in running:
-                os.killpg(each.pid, signal.SIGKILL)
-                each.wait()
-        else:
+                if killed_after and each.poll() is None:
+                    os.killpg(each.pid, signal.SIGKILL)
             for each in running:
-                self._end(each, LIMIT)
+                self._end(each, LIMIT, killed=bool(killed_after))
+        finally:
+            for each in running:
+                if each.poll() is None:
+                    os.killpg(each.pid, signal.SIGKILL)
         lines = [line for path in sorted(out.glob("batches-*.jsonl")) for line in path.read_text().splitlines()]
         return [json.loads(line) for line in lines], out
 
-    def _delivered(self, out: Path, rank: int) -> int:
-        path = out / f"batches-{rank}.jsonl"
-        return path.read_bytes().count(b"\n") if path.exists() else 0
+    def _wait_for(self, count: int, out: Path, running: list[subprocess.Popen[bytes]]) -> None:
+        """Wait until so many batches came, or a process ended."""
+        until = time.monotonic() + LIMIT
+        while time.monotonic() < until and all(each.poll() is None for each in running):
+            if sum(path.read_bytes().count(b"\n") for path in out.glob("batches-*.jsonl")) >= count:
+                break
+            time.sleep(0.02)
+
+    def write(self, folder: Path, first: int, count: int, files: int) -> None:
+        self._end(self._start(["write", self.library, str(folder), str(first), str(count), str(files)]), LIMIT)
 
     def left(self) -> int:
         """Bytes in HOME and TMPDIR, and in shared memory that was not there before."""
@@ -101,7 +109,13 @@ class Subject:
         )
 
     def shared_memory(self) -> dict[str, int]:
-        return {path.name: path.stat().st_size for path in Path("/dev/shm").iterdir()}
+        """Sizes in shared memory of what no living process maps."""
+        mapped = ""
+        for process in Path("/proc").glob("[0-9]*/maps"):
+            with suppress(OSError):  # it ended
+                mapped += process.read_text()
+        files = [path for path in Path("/dev/shm").iterdir() if str(path) not in mapped]
+        return {path.name: path.stat().st_size for path in files if path.exists()}
 
     def _start(self, words: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         places = {"HOME": str(self.home), "TMPDIR": str(self.home), "PYTHONWARNINGS": "ignore"}
@@ -113,7 +127,7 @@ class Subject:
             start_new_session=True,
         )
 
-    def _end(self, process: subprocess.Popen[bytes], limit: float) -> None:
+    def _end(self, process: subprocess.Popen[bytes], limit: float, *, killed: bool = False) -> None:
         try:
             said = process.communicate(timeout=limit)[0].decode(errors="replace").strip().splitlines()
         except subprocess.TimeoutExpired:
@@ -121,7 +135,7 @@ class Subject:
             process.wait()
             message = f"hung ({limit:.0f} s)"
             raise SideError(message) from None
-        if process.returncode:
+        if process.returncode and not (killed and process.returncode == -signal.SIGKILL):
             raise SideError(said[-1][:120] if said else f"ended with {process.returncode}")
 
 
@@ -143,6 +157,8 @@ class Trials:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        for number, source in enumerate(subject.sources):
+            subject.write(source, number * SOURCE, SOURCE, SOURCE_FILES)
         self.batches, out = subject.read(epochs=(0, 1), keep=True)
         self.first, self.second = records(self.batches, 0), records(self.batches, 1)
         self.count = sum(place == 0 for place, _, _ in self.batches)
@@ -205,11 +221,41 @@ class Trials:
         found = verdict(records(batches), list(range(RECORDS)), ordered=False)
         return found if len(steps) == 1 else f"{found}; {min(steps)} to {max(steps)} batches"
 
-    def killed(self) -> str:
+    def killed_workers(self) -> str:
         """SIGKILL with two workers, and started again at once."""
-        self.subject.read(workers=2, kill_after=3)
-        batches, _ = self.subject.read(workers=2)
-        return verdict(records(batches), list(range(RECORDS)), ordered=False)
+        return self._killed(workers=2)
+
+    def killed_ranks(self) -> str:
+        """SIGKILL of eight ranks, and started again at once."""
+        return self._killed(world=8)
+
+    @cached_property
+    def mixed(self) -> list[tuple[list[list[Any]], Path]]:
+        """A mixture of each share: its batches, and its states."""
+        form = {"data": self.subject.sources, "most": MIXED // BATCH, "keep": True}
+        return [self.subject.read(shares=(share, 1 - share), **form) for share in SHARES]
+
+    def mixture(self) -> str:
+        """Of 10,000 records of a mixture, 10, 5,000 and 9,990 should come from the first source."""
+        return "; ".join(f"{sum(number < SOURCE for number in records(batches)):,}" for batches, _ in self.mixed)
+
+    def mixture_resumed(self) -> str:
+        """The three mixtures, stopped after 5 batches: the next 20 are the same."""
+        form = {"data": self.subject.sources, "most": 20}
+        wrong = 0
+        for share, (batches, out) in zip(SHARES, self.mixed, strict=True):
+            found, _ = self.subject.read(shares=(share, 1 - share), state=out / "state-5", **form)
+            wrong += records(found) != records(batches[5:25])
+        return f"{wrong} of {len(SHARES)}: others" if wrong else "right"
+
+    def memory(self) -> str:
+        """Memory that 16 workers (threads of ours) take more than none, of all processes."""
+        held = []
+        for workers in (0, 16):
+            _, out = self.subject.read(data=[self.subject.sources[0]], workers=workers, most=48)
+            held.append(int((out / "held-0").read_text()))
+        more = (held[1] - held[0]) / 1e6
+        return f"{more:,.0f} MB" if more >= 5 else "less than 5 MB"
 
     def deleted_file(self) -> str:
         """A file of the data is missing: said, and not skipped in silence."""
@@ -229,14 +275,19 @@ class Trials:
         """What all these runs left in HOME, TMPDIR and shared memory."""
         return f"{self.subject.left():,} bytes"
 
+    def _killed(self, **how: int) -> str:
+        self.subject.read(killed_after=3, **how)
+        batches, _ = self.subject.read(**how)
+        return verdict(records(batches), list(range(RECORDS)), ordered=False)
+
     def _harmed(self, harm: Callable[[Path], object]) -> str:
         data = self.subject.folder / "harmed"
         shutil.rmtree(data, ignore_errors=True)
         shutil.copytree(self.subject.data, data)
-        files = [path for path in data.rglob("*") if path.is_file()]
+        files = [path for path in data.rglob("*") if path.is_file() and path.suffix != ".json"]
         harm(max(sorted(files), key=lambda path: path.stat().st_size))
         try:
-            batches, _ = self.subject.read(data=data)
+            batches, _ = self.subject.read(data=[data])
         except SideError:
             return "said"
         found = verdict(records(batches), list(range(RECORDS)), ordered=False)
@@ -245,7 +296,8 @@ class Trials:
 
 COLUMNS = (
     "each_once", "each_stop", "three_stops", "at_the_end", "second_epoch", "workers", "ranks", "batch_size",
-    "uneven_ranks", "killed", "deleted_file", "flipped_byte", "left_behind",
+    "uneven_ranks", "mixture", "mixture_resumed", "killed_workers", "killed_ranks", "deleted_file", "flipped_byte",
+    "memory", "left_behind",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import certificate
+import stopped
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,28 @@ def test_the_loader_resumes_in_another_process(tmp_path: Path) -> None:
     whole = certificate.records(batches[:2]) + certificate.records(rest)
     assert certificate.verdict(whole, list(range(1000)), ordered=False) == "right"
     assert subject.left() == 0
+
+
+def test_a_mixture_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
+    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+    for number, source in enumerate(subject.sources):
+        subject.write(source, number * certificate.SOURCE, certificate.SOURCE, certificate.SOURCE_FILES)
+    batches, out = subject.read(data=subject.sources, shares=(0.25, 0.75), most=64, workers=16)
+    first = sum(number < certificate.SOURCE for number in certificate.records(batches))
+    assert first == pytest.approx(0.25 * 64 * certificate.BATCH, abs=20)
+    assert 10e6 < int((out / "held-0").read_text()) < 10e9
+
+
+def test_a_process_is_killed_after_some_batches(tmp_path: Path) -> None:
+    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+    batches, _ = subject.read(killed_after=2)
+    assert len(batches) == 2
+
+
+def test_what_a_library_lacks_is_said() -> None:
+    assert stopped.only(["a source"]) == "a source"
+    with pytest.raises(SystemExit, match="not offered"):
+        stopped.only(["a source", "another"])
 
 
 def test_an_error_and_a_process_that_hangs_are_said(tmp_path: Path) -> None:
