@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | train | tokenizer | predict | init | committed``.
+"""``outofcore info | show | verify | plan | convert | train | tokenizer | predict | init | committed | clear-cache``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -424,6 +424,28 @@ def committed(
         _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
         if found.lacking or (targets and found.absent):
             raise typer.Exit(EXIT_WRONG)
+
+
+@app.command("clear-cache", short_help="Remove what is kept of object storage.")
+def clear_cache() -> None:
+    """Remove what the folder of the machine's setting s3_cache keeps of stores in object storage, and nothing else.
+
+    \b
+    Examples:
+      outofcore clear-cache
+      OUTOFCORE_S3_CACHE=/fast/cache outofcore clear-cache
+    """
+    with one_line_errors(resumes=False):
+        from outofcore.settings.machine import load_machine
+        from outofcore.settings.sizes import format_bytes
+        from outofcore.store.remote_cache import clear
+
+        folder = load_machine().s3_cache
+        if folder is None:
+            message = "s3_cache: expected a folder in machine.yaml or OUTOFCORE_S3_CACHE, it is not set"
+            raise ParamsError(message)
+        stores, freed = clear(folder)
+        typer.echo(f"{visible(str(folder))}: removed {stores} store{'s' * (stores != 1)}, {format_bytes(freed)} freed")
 
 
 def main() -> None:

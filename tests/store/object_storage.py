@@ -98,11 +98,13 @@ class Troubles:
         self.delay = 0.0  # seconds, of each request
         self.done: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
+        self.asked: list[str] = []  # paths of all requests
         self._lock = threading.Lock()
 
-    def next(self, method: str) -> str:
+    def next(self, method: str, path: str) -> str:
         with self._lock:
             self.seen[method] += 1
+            self.asked.append(path)
             trouble = self.always or (self.pending.pop(0) if self.pending else "")
             self.done[trouble] += bool(trouble)
             return trouble
@@ -118,7 +120,7 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
         protocol_version = "HTTP/1.1"
 
         def handle_any(self) -> None:
-            trouble = troubles.next(self.command)
+            trouble = troubles.next(self.command, self.path)
             time.sleep(troubles.delay)
             if trouble == "503":
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))

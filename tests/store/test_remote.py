@@ -232,6 +232,27 @@ def test_requests_that_do_not_depend_on_each_other_wait_together(
     assert troubles.seen["GET"] > 20
 
 
+def test_chunks_of_a_column_are_requested_together(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many sequences, whose values are examined some at a time; chunks are as large as those of real stores."""
+    layout = Layout(codec="none", chunk_rows=4096, shard_rows=1 << 17)
+    local = make_store("many.zarr", batches=[[1] * 80_000], layout=layout)
+    url = upload(local, endpoint, local.parent.name)
+    options = {"columns": ("elo",), "where": "elo >= 0", "memory": "64MiB"}
+    near = next(iter(loader(local, "train", 100, **options)))
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        store = open_store(url)
+        troubles.delay = 0.3
+        began = time.perf_counter()
+        far = next(iter(loader(store, "train", 100, **options)))
+        assert time.perf_counter() - began < 25 * troubles.delay
+    chunks = 4 * store.sequences("train")["elo"].chunks  # for the condition and the batches, and of their extents
+    assert chunks == 80
+    assert all(torch.equal(near[name], far[name]) for name in near)
+
+
 def test_each_pause_is_twice_the_last_up_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)

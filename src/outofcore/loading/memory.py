@@ -60,6 +60,7 @@ class Needs:
     opening: int = 0  # bytes held while tables are read
     unused: int = 0  # chunks of the split that no sample is in
     chunk_rows: int = 1
+    fetching: int = 0  # bytes held while a copy on this machine is filled
     kept: int = 0  # bytes of the tables that are stored chunks of fields whose chunks are of other rows
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
 
@@ -75,7 +76,7 @@ class Needs:
         if self.local or self.decoding != 1:
             return self.threads * self.decoding * self.chunk
         piece = piece_chunks(self.pool_chunks, self.chunk)
-        return min(self.threads * piece, self.pool_chunks) * self.chunk
+        return self.fetching + min(self.threads * piece, self.pool_chunks) * self.chunk
 
     @property
     def slots(self) -> int:
@@ -172,6 +173,7 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
         decoding=max(array.decoding for array in rows.fields.values()),
+        fetching=max(array.fetching for array in rows.arrays),
         access=sampler.access,
         local=split.local,
         mappable=split.mappable,

@@ -29,6 +29,9 @@ VALID = "valid"
 
 _EXAMINED = 16 << 20  # bytes of a table that is read whatever the budget, to say what is needed
 _SLAB = 1 << 12  # sequences
+# Bytes of a column, and sequences, that are read at a time: several chunks at once, as a storage far away sends them.
+_COLUMN_BYTES, _COLUMN_ROWS = 1 << 20, 1 << 15
+_TEXT_BYTES = 256  # about
 _WIDER = {"uint16": np.int32, "uint32": np.int64}
 
 
@@ -95,7 +98,7 @@ class Sequences:
         self._prove(values.nbytes)
         place = 0
         for column in (table[name] for table in self._tables):
-            slab = max(1, _SLAB // column.chunk_rows) * column.chunk_rows
+            slab = _slab([column])
             for start in range(0, len(column), slab):
                 stop = min(start + slab, len(column))
                 values[place + start : place + stop] = column.read(start, stop)
@@ -106,8 +109,7 @@ class Sequences:
         """Values by column of a few thousand sequences at a time, and their places."""
         place = 0
         for table in self._tables:
-            size = max((table[name].chunk_rows for name in names), default=1)
-            slab = max(1, _SLAB // size) * size
+            slab = _slab([table[name] for name in names])
             for start in range(0, len(table), slab):
                 stop = min(start + slab, len(table))
                 yield slice(place + start, place + stop), {name: table[name].read(start, stop) for name in names}
@@ -155,6 +157,13 @@ class Sequences:
                 f"sequences of {self.path} takes {format_bytes(size)}"
             )
             raise BudgetError(message)
+
+
+def _slab(columns: Sequence[Array]) -> int:
+    """Sequences whose values of some columns are read at a time, whole chunks."""
+    size = max((column.chunk_rows for column in columns), default=1)
+    widest = max((_TEXT_BYTES if column.dtype == "O" else column.row_bytes for column in columns), default=1)
+    return max(1, min(_COLUMN_ROWS, _COLUMN_BYTES // widest) // size) * size
 
 
 class SequenceColumns:

@@ -29,6 +29,7 @@ MEMORY_SHARE: Final = 0.5
 GIB: Final = 2**30
 # What every decompressor should support (RFC 8878).
 LEAST_WINDOW: Final = 8 << 20
+_SIZES: Final = {"memory", "decompression", "disk_reserve", "s3_cache_limit"}
 
 
 def _folder(value: Any) -> Path:
@@ -83,6 +84,10 @@ class Machine:
     disk_reserve: Annotated[_Size, _expects(EXPECTED_SIZE)] = GIB
     # folder for work in progress; None: next to the store, so that finishing is one rename
     scratch: Annotated[Path | None, BeforeValidator(_folder), _expects("the path of a folder")] = None
+    # folder that keeps what is read of stores in object storage; None: nothing is kept
+    s3_cache: Annotated[Path | None, BeforeValidator(_folder), _expects("the path of a folder")] = None
+    # most bytes in that folder, of all stores together
+    s3_cache_limit: Annotated[_Size, _expects(EXPECTED_SIZE)] = 50 * GIB
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from, in words
     stated: frozenset[str] = field(default=frozenset(), compare=False)  # the settings that are not measured or default
 
@@ -97,9 +102,9 @@ class Machine:
         rows = []
         for name in SETTINGS:
             value = getattr(self, name)
-            shown = format_bytes(value) if name in {"memory", "decompression", "disk_reserve"} else str(value)
-            if name == "scratch" and value is None:
-                shown = "next to the store"
+            shown = format_bytes(value) if name in _SIZES else str(value)
+            if value is None:
+                shown = {"scratch": "next to the store", "s3_cache": "none"}[name]
             rows.append((name, shown, self.origins.get(name, "default")))
         return rows
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.codecs import CRC_BYTES
-from outofcore.store.files import Files
+from outofcore.store.files import Files, read_checked
 from outofcore.store.metadata import ArrayFacts
 from outofcore.store.seal import ADVICE
 from outofcore.store.shards import EMPTY, read_index, shard_name
@@ -37,6 +37,7 @@ class Array(ABC):
     mappable = False  # from uncompressed local files
     decoding = 1  # chunks that a thread holds while it decodes one
     held_bytes = 0  # kept between reads
+    fetching = 0  # bytes held while a copy on this machine is filled
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -100,6 +101,7 @@ class SealedArray(Array):
 
     def __init__(self, files: Files, path: str, facts: ArrayFacts, checksums: Checksums) -> None:
         self.files = files
+        self.fetching = files.fetching
         self.root = files.root
         self._checksums = checksums
         self.path = path
@@ -165,7 +167,9 @@ class SealedArray(Array):
             out[...] = self.fill
             return 0
         shard, offset, length = place
-        self.decode(number, self.files.read(self.shard_file(shard), offset, length), out)
+        read_checked(
+            self.files, self.shard_file(shard), offset, length, lambda encoded: self.decode(number, encoded, out)
+        )
         return length
 
     def decode(self, number: int, encoded: bytes, out: npt.NDArray[Any] | None) -> None:

@@ -181,8 +181,7 @@ class BulkReader(ChunkReader):
                 each = next(reached)
                 held.append(each.held)
                 jobs[number, where[shard], 0] = each.source
-                if each.source == IN_MEMORY:
-                    jobs[number, where[shard], 1] = each.places
+                jobs[number, where[shard], 1] = each.places
         return self._run(functions, jobs, chunks, buffers, slots)
 
     def _run(

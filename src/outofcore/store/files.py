@@ -10,9 +10,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.errors import DamagedStore
 from outofcore.system.descriptors import Descriptor
 
 Item = TypeVar("Item")
+Checked = TypeVar("Checked")
 Ints = npt.NDArray[np.int64]
 Listed = Mapping[str, tuple[int, str]]
 """Size and SHA-256 by name, as in a seal."""
@@ -35,7 +37,7 @@ class Ranges:
 class Reached:
     """Location of the bytes of :class:`Ranges`, for compiled code."""
 
-    source: int  # a file descriptor, or IN_MEMORY
+    source: int | Ints  # a file descriptor, or IN_MEMORY; of all ranges or of each
     places: Ints  # offsets in the file, or addresses
     held: Any  # objects to keep alive until the bytes are read
 
@@ -45,6 +47,8 @@ class Files(Protocol):
 
     at_once: int
     """Most files for one call of :meth:`reach`."""
+    fetching: int
+    """Most bytes held while a copy on this machine is filled."""
 
     @property
     def root(self) -> Path | str:
@@ -90,3 +94,17 @@ class Files(Protocol):
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """Call a function that reads for each item, in parallel if reading is latency-bound."""
         ...
+
+    def drop(self, name: str, offset: int, length: int) -> bool:
+        """Forget the copy on this machine of a range; whether there was one."""
+        ...
+
+
+def read_checked(files: Files, name: str, offset: int, length: int, check: Callable[[bytes], Checked]) -> Checked:
+    """The result of a function of a range; bytes that it finds damaged are read again if they were a copy."""
+    try:
+        return check(files.read(name, offset, length))
+    except DamagedStore:
+        if not files.drop(name, offset, length):
+            raise
+        return check(files.read(name, offset, length))

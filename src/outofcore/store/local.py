@@ -33,6 +33,8 @@ class LocalFiles:
     listed in the seal. Safe under threads and after a fork: reads carry their own offset, so descriptors may be shared.
     """
 
+    fetching = 0
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self._place = Path(os.path.realpath(root))
@@ -159,6 +161,10 @@ class LocalFiles:
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         for item in items:
             work(item)
+
+    def drop(self, name: str, offset: int, length: int) -> bool:
+        del name, offset, length
+        return False
 
     def open(self, name: str) -> Descriptor:
         """An open file, which stays open while referenced."""

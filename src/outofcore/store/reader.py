@@ -19,6 +19,7 @@ from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
 from outofcore.store.remote import RemoteFiles, has_any, url_of
+from outofcore.store.remote_cache import CachedFiles
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 from outofcore.system.extras import load
 
@@ -287,7 +288,8 @@ def open_store(path: str | Path) -> Store:
     DamagedStore
         If a file is missing, of another size, or its metadata has changed.
     """
-    return open_sealed(files_of(path))
+    url = url_of(path)
+    return open_sealed(CachedFiles(url) if url else LocalFiles(Path(path)))
 
 
 def is_foreign(path: str | Path) -> bool:
@@ -301,7 +303,7 @@ def is_foreign(path: str | Path) -> bool:
 
 
 def files_of(path: str | Path) -> Files:
-    """The files at a path or an address; errors as for :func:`open_store`."""
+    """The files at a path or an address, without a cache; errors as for :func:`open_store`."""
     url = url_of(path)
     return RemoteFiles(url) if url else LocalFiles(Path(path))
 

@@ -116,6 +116,8 @@ class Traffic:
 class RemoteFiles:
     """Reads ranges of a store's objects."""
 
+    fetching = 0
+
     def __init__(
         self, root: str, listed: Mapping[str, tuple[int, str]] | None = None, tags: Mapping[str, str] | None = None
     ) -> None:
@@ -132,10 +134,10 @@ class RemoteFiles:
         self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="requests")
         self._listing: Future[dict[str, Any]] | None = None
 
-    def __getstate__(self) -> tuple[str, Mapping[str, tuple[int, str]], Mapping[str, str]]:
+    def __getstate__(self) -> tuple[Any, ...]:
         return self.root, self._listed, self._tags
 
-    def __setstate__(self, state: tuple[str, Mapping[str, tuple[int, str]], Mapping[str, str]]) -> None:
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]  # a copy in another process makes its own connections
 
     def seal(self) -> bytes:
@@ -220,6 +222,11 @@ class RemoteFiles:
         self._require_same_process()
         for _ in self._pool.map(work, items):
             pass
+
+    def drop(self, name: str, offset: int, length: int) -> bool:
+        """Do nothing: there is no copy."""
+        del name, offset, length
+        return False
 
     def _fetch(self, run: tuple[str, int, int]) -> Any:
         name, start, stop = run

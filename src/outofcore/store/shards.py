@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
-from outofcore.store.files import Files
+from outofcore.store.files import Files, read_checked
 from outofcore.store.seal import ADVICE
 from outofcore.system.durable import writing
 
@@ -38,18 +38,21 @@ def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.N
     ``whole`` is the encoded length of every chunk, None if they differ. Raises DamagedStore if the index has changed or
     the chunks are not consecutive in the file, since compiled code reads where it points.
     """
-    raw = files.read(name, 0, index_bytes(chunks))
-    index = np.empty((chunks, 2), "<u8")
-    try:
-        ChunkCodec("none", 0, "uint64").decode(raw, index)
-    except DamagedStore as error:
-        message = f"{files.root}: index of shard {name} is damaged; {ADVICE}"
-        raise DamagedStore(message) from error
-    wrong = _misplaced(index, files.size(name), whole)
-    if wrong:
-        message = f"{files.root}: index of shard {name} {wrong}; {ADVICE}"
-        raise DamagedStore(message)
-    return index
+
+    def checked(raw: bytes) -> npt.NDArray[np.uint64]:
+        index = np.empty((chunks, 2), "<u8")
+        try:
+            ChunkCodec("none", 0, "uint64").decode(raw, index)
+        except DamagedStore as error:
+            message = f"{files.root}: index of shard {name} is damaged; {ADVICE}"
+            raise DamagedStore(message) from error
+        wrong = _misplaced(index, files.size(name), whole)
+        if wrong:
+            message = f"{files.root}: index of shard {name} {wrong}; {ADVICE}"
+            raise DamagedStore(message)
+        return index
+
+    return read_checked(files, name, 0, index_bytes(chunks), checked)
 
 
 def _misplaced(index: npt.NDArray[np.uint64], size: int, whole: int | None) -> str:

@@ -26,7 +26,7 @@ class Descriptor:
     """An open file, closed with its last reference."""
 
     def __init__(self, path: Path | str, flags: int = 0, folder: int | None = None) -> None:
-        self.number: int = os.open(path, os.O_RDONLY | _FLAGS | flags, dir_fd=folder)
+        self.number: int = os.open(path, os.O_RDONLY | _FLAGS | flags, 0o666, dir_fd=folder)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at exit, the module may already be gone
         if hasattr(self, "number"):
