@@ -32,6 +32,7 @@ QUESTIONS = {
     "loading_text": (f"loading text {TEXT}", "100 --rounds 3 --seconds 1", "1000"),
     "loading_frames": ("loading frames", "--rows 50000 --rounds 3 --seconds 1", ""),
     "in_place": ("in_place", "--share 0.1 --rounds 1 --seconds 1", ""),
+    "remote": ("remote {store}", "--rounds 1", ""),
     "lag_windows": ("lag_windows", "--gigabytes 0.2 --rounds 3 --seconds 1", "--gigabytes 12"),
 }
 WITH_PEERS = ("loading_chess", "loading_text", "loading_frames", "in_place")
