@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 _UNITS = {
     "": 1,
@@ -44,8 +45,7 @@ def parse_bytes(text: str | int) -> int:
     if match is None or match[2].lower() not in _UNITS:
         message = f"expected {EXPECTED_SIZE}, got {text!r}"
         raise ValueError(message)
-    whole, unit = match[1], _UNITS[match[2].lower()]
-    return int(whole) * unit if whole.isdigit() else int(float(whole) * unit)
+    return int(Decimal(match[1]) * _UNITS[match[2].lower()])
 
 
 def format_bytes(count: int) -> str:
@@ -68,5 +68,5 @@ def format_bytes(count: int) -> str:
 
 def format_least(count: int) -> str:
     """A readable size as in :func:`format_bytes`, rounded up: a budget of that size has ``count`` bytes or more."""
-    text = format_bytes(count)
-    return text if parse_bytes(text) >= count else format_bytes(count + 10 ** (len(str(count)) - 3))
+    third = 10 ** max(0, len(str(count)) - 3)
+    return format_bytes(-(-count // third) * third)
