@@ -249,7 +249,7 @@ class Trials:
         return f"{wrong} of {len(SHARES)}: others" if wrong else "right"
 
     def memory(self) -> str:
-        """Memory that 16 workers (threads of ours) take more than none, of all processes."""
+        """How much more memory 16 workers take than none (threads of outofcore, annbatch and insitubatch)."""
         held = []
         for workers in (0, 16):
             _, out = self.subject.read(data=[self.subject.sources[0]], workers=workers, most=48)

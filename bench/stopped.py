@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import multiprocessing
 import os
 import pickle
 import random
@@ -126,7 +127,8 @@ def open_datasets(folders: Paths, shares: Shares, batch: int, rank: int, world: 
 
     files = [sorted(map(str, folder.glob("*.parquet"))) for folder in folders]
     sources = [datasets.load_dataset("parquet", data_files=each, split="train", streaming=True) for each in files]
-    sources = [each.shuffle(seed=SEED, buffer_size=200).with_format("numpy") for each in sources]
+    form = {"buffer_size": 200, "max_buffer_input_shards": 1}  # so that the files are left to ranks and workers
+    sources = [each.shuffle(seed=SEED, **form).with_format("numpy") for each in sources]
     data = datasets.interleave_datasets(sources, probabilities=shares, seed=SEED) if shares else sources[0]
     if world > 1:
         data = datasets.distributed.split_dataset_by_node(data, rank, world)
@@ -226,6 +228,7 @@ def open_lancedb(folders: Paths, _: Shares, batch: int, rank: int, world: int, w
     import lancedb
     from lancedb.streaming import StreamingDataLoader, StreamingDataset
 
+    multiprocessing.set_forkserver_preload(["lancedb.streaming"])  # as a program that imports it at its top
     table = lancedb.connect(only(folders)).open_table("rows")
     opened: list[Any] = []
     states: list[Any] = []
