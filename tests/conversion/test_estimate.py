@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess import DOMAIN
-from outofcore.raw.files import find_files
+from outofcore.raw.files import Member, RawFile, find_files
 from outofcore.raw.unit import AuditRate
 
 
@@ -87,18 +88,59 @@ def test_a_sample_without_unusual_records_leaves_room_for_some(tmp_path: Path, m
     assert forecast.unusual == forecast.sequences
 
 
-def test_of_many_files_some_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(120):
-        write_games(tmp_path / f"{number:03}.pgn", 50 + number % 7, from_position=10)
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_FILES", 40)
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**16)
+def test_of_many_small_files_some_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = [150 + number % 7 for number in range(800)]
+    for number, count in enumerate(counts):
+        write_games(tmp_path / f"{number:03}.pgn", count, from_position=10)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 1)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**20)
+    opened, members = list[str](), RawFile.members
+
+    def watched(file: RawFile, suffixes: tuple[str, ...]) -> Iterator[Member]:
+        opened.append(file.name)
+        return members(file, suffixes)
+
+    monkeypatch.setattr(RawFile, "members", watched)
     section = DOMAIN.section(raw=str(tmp_path), filters={"duplicates": "keep"})
     files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
-    for number in range(120):
-        if number % 3:
-            (tmp_path / f"{number:03}.pgn").unlink()  # opened, it would be an error
     with open_executor("threads", 1) as executor:
         forecast = estimate(DOMAIN, section, files, executor)
-    assert forecast.sampled_bytes < 0.4 * forecast.raw_bytes
-    assert forecast.sequences == pytest.approx(sum(50 + number % 7 for number in range(120)), rel=0.02)
-    assert forecast.rows == pytest.approx(16 * forecast.sequences, rel=0.01)
+    assert 0 < len(opened) < 500
+    assert forecast.sampled_bytes < 0.6 * forecast.raw_bytes
+    assert forecast.sequences == pytest.approx(sum(counts), rel=0.02)
+    assert forecast.rows == pytest.approx(16 * sum(counts), rel=0.02)
+
+
+@pytest.mark.parametrize(("files", "games"), [(32, 2000), (48, 1300), (640, 100)])
+def test_two_copies_of_a_folder_are_counted_once(
+    files: int, games: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although a sample of units at equal distances can hold both copies of each game, or no game twice."""
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 4)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**18)
+    for number in range(files):
+        numbers = range(number * games, (number + 1) * games)
+        text = "".join(f'[White "x"]\n\n{pawn_moves(each)} 1-0\n\n' for each in numbers)
+        for copy in "ab":
+            (tmp_path / copy).mkdir(exist_ok=True)
+            (tmp_path / copy / f"{number:03}.pgn").write_text(text)
+    section = DOMAIN.section(raw=str(tmp_path))
+    found = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, found, executor)
+    assert forecast.sampled_bytes < 0.6 * forecast.raw_bytes
+    assert forecast.rows == pytest.approx(16 * files * games, rel=0.15)
+
+
+def test_games_that_come_many_times_are_at_least_those_of_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 4)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**18)
+    for number in range(20):
+        write_games(tmp_path / f"{number}.pgn", 6000, from_position=10**9)
+    section = DOMAIN.section(raw=str(tmp_path))
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    assert forecast.rows == pytest.approx(16 * 6000, rel=0.01)

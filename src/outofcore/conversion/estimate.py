@@ -19,6 +19,7 @@ from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError
+from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit
 from outofcore.store.measure import MeasuredStore
@@ -32,8 +33,6 @@ SAMPLE_UNITS = 12
 SAMPLE_BYTES = 16 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: reading the rest would not pay off.
 SAMPLE_RAW_BYTES = 4 * 2**30
-# Of many more files than this, every so-many-th is opened, as far as these have enough for the sample.
-SAMPLE_FILES = 256
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def estimate(
     squared. Nothing is audited.
     """
     raw_bytes = sum(file.bytes for file in files)
-    some = files[:: max(1, min(raw_bytes // SAMPLE_BYTES, len(files) // SAMPLE_FILES))]
+    some = _opened(files, raw_bytes)
     some_bytes = sum(file.bytes for file in some)
     units, share = _spread(domain.units(some, section), some_bytes)
     whole = share == 1.0 and some_bytes == raw_bytes
@@ -137,32 +136,56 @@ class _Pairs:
         """Share of all sequences that remains without duplicates, if a share of all units was seen."""
         if not self._total:
             return 1.0
-        between = sum(map(len, self._keys)) - len(np.unique(np.concatenate(self._keys), axis=0))
-        return max(0.0, 1 - (self._inside / share + between / share**2) * share / self._total)
+        different = len(np.unique(np.concatenate(self._keys), axis=0))
+        between = sum(map(len, self._keys)) - different
+        repeated = (self._inside / share + between / share**2) * share / self._total
+        return max(different * share / self._total, 1 - repeated)  # what was seen remains, however often it comes
+
+
+def _opened(files: Sequence[RawFile], raw_bytes: int) -> Sequence[RawFile]:
+    """All files, or, where several are a unit, those of a sample of units: the others are not opened."""
+    together = len(files) * UNIT_BYTES // max(raw_bytes, 1)
+    if together < 2:
+        return files
+    units = len(files) // together
+    halvings = max(1, min(raw_bytes // SAMPLE_BYTES, units // (2 * SAMPLE_UNITS))).bit_length() - 1
+    return [file for number, file in enumerate(files) if _drawn(number // together, halvings)]
+
+
+def _drawn(number: int, halvings: int) -> bool:
+    """Whether a unit is in a sample of one of every ``2**halvings``: each halving keeps one of two neighbours.
+
+    A hash decides which one: of units at equal distances, a sample could have both copies of all that comes twice.
+    """
+    return all(number >> step & 1 == _coin(step, number >> (step + 1)) for step in range(halvings))
+
+
+def _coin(step: int, pair: int) -> int:
+    return hashlib.sha256(f"{step} {pair}".encode()).digest()[0] & 1
 
 
 def _spread(units: Iterable[Unit], raw_bytes: int) -> tuple[list[Unit], float]:
-    """A sample of units, every 2**k-th, and the share of the input that they hold; 1.0 if these are all.
+    """A sample of units, one of every 2**k, and the share of the input that they hold; 1.0 if these are all.
 
     Shares are of decompressed bytes if units carry some: a compressed file is read in blocks of many units.
     """
     kept: list[tuple[int, Unit]] = []
-    stride, raw, decoded, held = 1, 0, 0, 0
+    halvings, raw, decoded, held = 0, 0, 0, 0
     for number, unit in enumerate(units):
         raw += unit.raw_bytes
         decoded += len(unit.payload)
         # A continued sequence only makes sense together with the previous unit.
-        if number % stride == 0 and (stride == 1 or not unit.detail.get("continues")):
+        if _drawn(number, halvings) and not (halvings and unit.detail.get("continues")):
             kept.append((number, unit))
             held += len(unit.payload)
         if len(kept) >= 2 * SAMPLE_UNITS and (held > SAMPLE_BYTES or not held):
-            stride *= 2
-            kept = [(at, each) for at, each in kept if at % stride == 0 and not each.detail.get("continues")]
+            halvings += 1
+            kept = [(at, each) for at, each in kept if _drawn(at, halvings) and not each.detail.get("continues")]
             held = sum(len(each.payload) for _, each in kept)
         if raw > SAMPLE_RAW_BYTES:
             break
     chosen = [each for _, each in kept]
-    if stride == 1 and raw <= SAMPLE_RAW_BYTES:
+    if not halvings and raw <= SAMPLE_RAW_BYTES:
         return chosen, 1.0
     part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / raw
     return chosen, part * raw / raw_bytes
