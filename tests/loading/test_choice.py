@@ -121,6 +121,17 @@ def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int
     assert (choice.kind, FIXED + choice.host_chunks * CHUNK) == (kind, budget)
 
 
+def test_what_waits_for_a_device_is_counted() -> None:
+    """A mebibyte for each thread, of chunks that are a quarter of it, one of which is counted anyway."""
+    small = {"chunk": CHUNK // 4, "batch": CHUNK // 32}
+    least = replace(NEEDS, **small).fixed + 2 * 3 * CHUNK // 4
+    for kind, device in (("device", None), ("device", "cuda"), ("auto", "cuda")):
+        [choice] = choose(kind, [replace(NEEDS, **small, device=True)], least, device and torch.device(device))
+        assert (choice.kind, choice.host_chunks) == ("device", 6)
+        with pytest.raises(BudgetError, match="too small"):
+            choose(kind, [replace(NEEDS, **small, device=True)], least - 1, device and torch.device(device))
+
+
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
     parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
     budget = sum(each.streamed for each in parts) + 60 * CHUNK

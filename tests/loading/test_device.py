@@ -70,7 +70,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The processor as such a device."""
-    fake, select, copy, split = Fake(), torch.index_select, torch.Tensor.copy_, torch.split_with_sizes_copy
+    fake, select, copy, split = Fake(), torch.index_select, torch.Tensor.index_copy_, torch.split_with_sizes_copy
 
     def index_select(tensor: torch.Tensor, axis: int, places: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         fake.use(tensor)
@@ -85,7 +85,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         monkeypatch.setattr(torch.cuda, name, what)
     monkeypatch.setattr(torch.cuda, "current_stream", fake.current)
     monkeypatch.setattr(torch, "index_select", index_select)
-    monkeypatch.setattr(torch.Tensor, "copy_", lambda to, tensor, **_: fake.wrote(copy(to, tensor)))
+    monkeypatch.setattr(torch.Tensor, "index_copy_", lambda to, *each: fake.wrote(copy(to, *each)))
     monkeypatch.setattr(torch, "split_with_sizes_copy", split_copy)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: fake.wrote(tensor))

@@ -224,7 +224,7 @@ def test_requests_that_do_not_depend_on_each_other_wait_together(
 ) -> None:
     """Opening takes two rounds, and the sample that the loader reads, of any number of fields, three more."""
     _, url, troubles = troubled
-    troubles.delay = 0.4
+    troubles.delay = 0.8
     monkeypatch.setattr("outofcore.store.remote.IN_FLIGHT", 100)
     began = time.perf_counter()
     loader(url, "train", 100, memory="64MiB").close()

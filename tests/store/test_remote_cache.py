@@ -337,6 +337,22 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(
     assert CliRunner().invoke(app, ["clear-cache"]).exit_code == 2
 
 
+def test_a_link_in_the_folder_is_not_followed(
+    folder: Path, local: Path, watched: tuple[str, Troubles], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, _ = watched
+    store = open_store(url)
+    (tmp_path / "thesis.txt").write_text("mine")
+    remote_cache.clear(folder)
+    folder.joinpath(remote_cache.MARKER).touch()
+    (folder / f"{store.digest}.pieces").symlink_to(tmp_path / "thesis.txt")
+    assert_rows(open_store(url), local)
+    assert "cannot be used" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+    remote_cache.clear(folder)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
 def test_a_piece_that_was_damaged_is_fetched_again_once(
     folder: Path, local: Path, watched: tuple[str, Troubles], endpoint: str
 ) -> None:

@@ -31,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))
-STAGED_BYTES = 1 << 20  # decoded by a thread, then copied together, from pinned memory
+STAGED_BYTES = 1 << 20  # of chunks that wait in pinned memory for their copy to a device, for each thread
 SMALL_BYTES = 16 << 10  # a smaller piece of a group is copied, which is fast, and does not hold the group
 
 
@@ -61,6 +61,11 @@ def available(device: torch.device | None) -> int:
     own = [each for each in tuple(_reservations) if each.device == device]
     memory = torch.cuda.mem_get_info(device)[0] + sum(each.bytes for each in own if each.allocated)
     return max(0, int(SHARE * memory) - sum(each.bytes for each in own))
+
+
+def staged_chunks(chunk_bytes: int) -> int:
+    """Chunks that a thread decodes, and then copies to a device together."""
+    return max(1, STAGED_BYTES // max(chunk_bytes, 1))
 
 
 class DeviceStream:
@@ -167,7 +172,7 @@ class OnDevice(Residency):
             if self._reservation is not None:
                 self._reservation.allocated = True
         new = chunks[~self._here[chunks]]
-        together = max(1, STAGED_BYTES // max(self.chunk_rows * self.rows.row_bytes, 1))
+        together = staged_chunks(self.chunk_rows * self.rows.row_bytes)
         return [partial(self._load, new[at : at + together]) for at in range(0, len(new), together)]
 
     def release(self, chunks: Ints) -> None:
@@ -212,10 +217,10 @@ class OnDevice(Residency):
         for store, own, of_store in self.rows.by_store(chunks):
             read += self._readers[store].read(of_store, decoded, np.arange(len(chunks))[own])
         with self._stream.queue():
+            places = torch.from_numpy(chunks).to(self.device)
             for tensor, each in zip(self._tensors.values(), staged, strict=True):
-                for chunk, rows in zip(chunks.tolist(), each, strict=True):
-                    first = chunk * self.chunk_rows
-                    tensor[first : first + self.chunk_rows].copy_(rows, non_blocking=True)
+                sent = each.to(self.device, non_blocking=True)
+                tensor.view(self.chunks, self.chunk_rows, *each.shape[2:]).index_copy_(0, places, sent)
         self._here[chunks] = True
         with self._lock:
             self.bytes_read += read

@@ -13,7 +13,7 @@ import torch
 
 from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve
+from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve, staged_chunks
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, Recyclers, Residency, piece_chunks, table_bytes
 from outofcore.loading.sequences import with_columns
@@ -87,6 +87,11 @@ class Needs:
     def on_device(self) -> int:
         """Bytes of the whole split, which an accelerator holds."""
         return (self.chunks + self.unused) * self.chunk
+
+    @property
+    def staged(self) -> int:
+        """Most chunks in host memory on their way to an accelerator, besides those in :attr:`encoded`."""
+        return self.threads * (staged_chunks(self.chunk) - 1) if self.decoding else 0
 
     @property
     def decoded(self) -> int:
@@ -239,7 +244,7 @@ class Choice:
 
     kind: ResidencyName  # never "auto"
     reason: str  # one line for the user
-    pool_slots: int = 0  # for chunks of pools
+    pool_slots: int = 0  # for chunks of pools, or on their way to a device
     pinned_chunks: int = 0  # that stay
     reservation: Reservation | None = None  # of the device that holds the rows
 
@@ -349,10 +354,12 @@ def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device
             "use residency 'streamed', or convert with store.codec: none"
         )
         raise StoreError(message)
-    if kind in ("mapped", "device"):
+    if kind == "mapped":
         _prove_fixed(needs, budget)
-        reservation = reserve(device, needs.on_device) if kind == "device" and device is not None else None
-        return Choice(kind=kind, reason="as requested", reservation=reservation)
+        return Choice(kind=kind, reason="as requested")
+    if kind == "device":
+        _prove_fixed(needs, budget, needs.staged)
+        return _on_device(needs, device, "as requested")
     prove(budget, [needs])
     if kind == "hybrid":
         pinned = needs.keep(budget, groups)
@@ -364,9 +371,9 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
     size = f"{format_bytes(needs.decoded)} decoded"
     allowed = f"the budget of {format_bytes(budget)}"
     room = available(device) if needs.device else 0
-    if device is not None and 0 < needs.on_device <= room and needs.fixed <= budget:
+    if device is not None and 0 < needs.on_device <= room and needs.fixed + needs.staged * needs.chunk <= budget:
         reason = f"{size} fit the {format_bytes(room)} that loaders may take of the accelerator's memory"
-        return Choice(kind="device", reason=reason, reservation=reserve(device, needs.on_device))
+        return _on_device(needs, device, reason)
     pinned = needs.keep(budget, groups)
     worthwhile = needs.access != "anywhere" and pinned >= _WORTH_KEEPING * needs.chunks
     # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.
@@ -397,10 +404,15 @@ def _hybrid(needs: Needs, pinned: int, reason: str) -> Choice:
     return Choice(kind="hybrid", pool_slots=needs.slots, pinned_chunks=pinned, reason=reason)
 
 
-def _prove_fixed(needs: Needs, budget: int) -> None:
-    if needs.fixed > budget:
+def _on_device(needs: Needs, device: torch.device | None, reason: str) -> Choice:
+    reservation = None if device is None else reserve(device, needs.on_device)
+    return Choice(kind="device", pool_slots=needs.staged, reason=reason, reservation=reservation)
+
+
+def _prove_fixed(needs: Needs, budget: int, chunks: int = 0) -> None:
+    if (least := needs.fixed + chunks * needs.chunk) > budget:
         message = (
             f"a memory budget of {format_bytes(budget)} is too small: batches in flight, order and tables take "
-            f"{format_bytes(needs.fixed)}"
+            f"{format_bytes(least)}"
         )
         raise BudgetError(message)

@@ -79,7 +79,7 @@ class CachedFiles(RemoteFiles):
             self._folder.mkdir(parents=True, exist_ok=True)
             if not _names(self._folder):
                 (self._folder / MARKER).touch()
-            self._file = Descriptor(self._path, os.O_RDWR | os.O_CREAT)
+            self._file = Descriptor(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             os.pwrite(self._file.number, b"\0", self._begin - 1)  # what another process has written is not cut
             self._map = mmap.mmap(self._file.number, self._begin, access=mmap.ACCESS_READ)
             self._first = dict(zip(names, firsts, strict=True))
