@@ -6,6 +6,7 @@ import io
 import lzma
 import os
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ USUAL = {
 
 
 def read(path: Path) -> bytes:
-    return b"".join(member.stream.read() for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)))
+    with closing(RawFile(path.name, path, path.stat().st_size).members((".pgn",))) as members:
+        return b"".join(member.stream.read() for member in members)
 
 
 @pytest.mark.parametrize("name", GREEDY)
