@@ -60,9 +60,9 @@ bench-loader: $(VENV)/installed peers/installed
 	python bench/run.py --only loading_chess loading_text loading_frames in_place --peers peers/bin/python
 
 # annbatch and insitubatch need Python 3.12. It is run to be found: there may be a wrapper of that name that starts nothing.
-peers/installed: bench/peers.txt
+peers/installed: bench/rivals/peers.txt
 	$$(python3.12 -c "import sys; print(sys.executable)" 2>/dev/null || echo $(PYTHON)) -m venv peers
-	peers/bin/pip install --quiet --requirement bench/peers.txt
+	peers/bin/pip install --quiet --requirement bench/rivals/peers.txt
 	touch $@
 
 # Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.

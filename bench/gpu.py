@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from harness.results import Row, arguments, save, speed_rows
+from harness.rows import sizes
 from harness.sides import Epoch, compare_here, tell
 from harness.stores import section_of
 from outofcore.domains.reading import DeviceReading
@@ -32,7 +33,6 @@ from outofcore.settings.machine import load_machine
 from outofcore.store.reader import Store, open_store
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit
-from peers import sizes
 
 DEVICE = torch.device("cuda:0")
 WARM = 30  # steps

@@ -1,6 +1,6 @@
 """How fast do shuffled batches come, compared with gathering from memory and with other libraries?
 
-    python bench/loading.py chess data/stores/chess.zarr --peers peers/bin/python     (see bench/peers.txt)
+    python bench/loading.py chess data/stores/chess.zarr --peers peers/bin/python     (see bench/rivals/peers.txt)
     python bench/loading.py text novels.tar.zst --tokenizer data/tokenizers/text.json
     python bench/loading.py frames
 
@@ -20,7 +20,6 @@ by the same code from the same rows. Without input, some is made up. Sides:
 from __future__ import annotations
 
 import argparse
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from functools import partial
@@ -40,7 +39,8 @@ from harness.arrays import (
     window_of,
 )
 from harness.raw import Inputs, lengthen
-from harness.results import Row, arguments, memory_row, save, speed_rows
+from harness.results import Row, arguments, memory_row, save, speed_rows, versions_of
+from harness.rows import CELLS, HEIGHT, LENGTH, SETS, WIDTH, sizes
 from harness.sessions import TRIAL, make_frames
 from harness.sides import Epoch, Measured, Side, compare, once, tell
 from harness.stores import convert, copy_sequences, make_store, section_of, write_arrays, write_bitboards
@@ -49,7 +49,7 @@ from outofcore.loading.loader import loader
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import CodecName, Field
-from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, THREADED, WIDTH, peer, sizes
+from rivals.peers import PEERS, THREADED, peer
 
 CODECS = ("none", "lz4", "zstd")
 FRAME_STORES: dict[str, CodecName] = {"store.zarr": "lz4", "none.zarr": "none"}
@@ -202,18 +202,6 @@ def peer_sides(kind: str, folder: Path, python: Path, names: Iterable[str]) -> l
     ]
 
 
-def versions_of(python: Path, names: Iterable[str] = PEERS) -> dict[str, str]:
-    """Versions of the other libraries that their environment has."""
-    script = (
-        "from importlib.metadata import distributions; [print(each.name, each.version) for each in distributions()]"
-    )
-    listed = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
-    installed = dict(line.split() for line in listed.splitlines())
-    for name in set(names) - installed.keys():
-        tell(f"{name} is left out: it is not installed there, see bench/peers.txt")
-    return {name: installed[name] for name in names if name in installed}
-
-
 def prepare(given: argparse.Namespace, inputs: Inputs, folder: Path) -> tuple[str, list[Side]]:
     """What was made to be read, and its sides."""
     if given.kind == "chess":
@@ -232,7 +220,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, help="of text; learnt from it by default")
     parser.add_argument("--megabytes", type=int, default=400, help="of text, repeated")
     parser.add_argument("--rows", type=int, default=200_000, help="of frames")
-    parser.add_argument("--peers", type=Path, help="a Python that has bench/peers.txt installed")
+    parser.add_argument("--peers", type=Path, help="a Python that has bench/rivals/peers.txt installed")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder by default")
     parser.add_argument("--name", help="of the result; loading_KIND by default")
     given = parser.parse_args()
@@ -240,7 +228,7 @@ def main() -> None:
         folder = Path(name)
         inputs = Inputs(folder, text=given.input)
         what, sides = prepare(given, inputs, folder)
-        versions = versions_of(given.peers) if given.peers else {}
+        versions = versions_of(given.peers, PEERS) if given.peers else {}
         if versions:
             # First: making their data takes minutes, in which idle processes lose cached pages.
             sides = [*peer_sides(given.kind, folder, given.peers.absolute(), versions), *sides]

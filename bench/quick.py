@@ -28,13 +28,13 @@ import loading
 from harness.arrays import CHESS, gathered
 from harness.raw import learn_tokenizer, lengthen, make_chess, make_go, make_text
 from harness.results import machine
+from harness.rows import LENGTH
 from harness.sessions import make_sessions, sessions_section
 from harness.sides import Epoch, Measured, compare_here
 from harness.stores import convert, copy_sequences, section_of, write_arrays
 from outofcore.display.table import DisplayTable, Kind, figure
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.store.reader import open_store
-from peers import LENGTH
 
 COMMITTED = Path(__file__).with_name("quick.json")
 LEAST = 0.7

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from harness.raw import Inputs
-from harness.sides import tell
+from harness.sides import environment, tell
 from table import all_of, read_results
 
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ QUESTIONS = {
     "loading_chess": ("loading chess {store}", "--rounds 3 --seconds 1", ""),
     "loading_text": (f"loading text {TEXT}", "100 --rounds 3 --seconds 1", "1000"),
     "loading_frames": ("loading frames", "--rows 50000 --rounds 3 --seconds 1", ""),
-    "in_place": ("in_place", "--share 0.1 --rounds 1 --seconds 1", ""),
+    "in_place": ("rivals.in_place", "--share 0.1 --rounds 1 --seconds 1", ""),
     "remote": ("remote {store}", "--rounds 1", ""),
     "lag_windows": ("lag_windows", "--gigabytes 0.2 --rounds 3 --seconds 1", "--gigabytes 12"),
 }
@@ -44,7 +44,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, help=f"raw {name}; made up by default")
     parser.add_argument("--full", action="store_true", help="take the time that the figures of the documents took")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
-    parser.add_argument("--peers", type=Path, help="a Python that has bench/peers.txt installed, for loading")
+    parser.add_argument("--peers", type=Path, help="a Python that has bench/rivals/peers.txt installed, for loading")
     given = parser.parse_args()
     failed = []
     with tempfile.TemporaryDirectory() as folder:
@@ -56,8 +56,8 @@ def main() -> None:
             arguments = [str(inputs[word[1:-1]]) if word.startswith("{") else word for word in words[1:]]
             if name in WITH_PEERS and given.peers:
                 arguments += ["--peers", str(given.peers)]
-            command = [sys.executable, str(HERE / f"{words[0]}.py"), *arguments, "--out", str(RESULTS)]
-            if subprocess.run(command, check=False).returncode:
+            command = [sys.executable, "-m", words[0], *arguments, "--out", str(RESULTS)]
+            if subprocess.run(command, check=False, env=environment()).returncode:
                 failed.append(name)
     results = read_results(RESULTS)
     (RESULTS / "table.md").write_text(

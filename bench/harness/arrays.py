@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from harness.rows import LENGTH, SETS, Batch, RowSet, sizes
 from harness.sides import Epoch
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.tensors import ChessReading
-from peers import LENGTH, SETS, Batch, RowSet, sizes
 
 CHESS = ChessReading(TensorSection(planes=12, view="white"))
 THREADS = 2

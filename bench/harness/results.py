@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from harness.sides import Measured
+from harness.sides import Measured, tell
 from outofcore.display.table import figure
 from outofcore.settings.hardware import usable_cores
 from table import all_of
@@ -135,6 +136,18 @@ def machine(versions: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def versions_of(python: Path, names: Iterable[str]) -> dict[str, str]:
+    """Versions of the other libraries that their environment has."""
+    script = (
+        "from importlib.metadata import distributions; [print(each.name, each.version) for each in distributions()]"
+    )
+    listed = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
+    installed = dict(line.split() for line in listed.splitlines())
+    for name in set(names) - installed.keys():
+        tell(f"{name} is left out: it is not installed there, see bench/rivals/peers.txt")
+    return {name: installed[name] for name in names if name in installed}
+
+
 def _processor() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -145,7 +158,9 @@ def _processor() -> str:
 def command(arguments: Sequence[str]) -> str:
     """The command line as somebody else would type it: files by name, no folders of this machine."""
     script, *given = arguments
-    words = ["python", f"bench/{Path(script).name}"]
+    path = Path(script)
+    rival = path.parent.name == "rivals"
+    words = ["PYTHONPATH=bench python -m", f"rivals.{path.stem}"] if rival else ["python", f"bench/{path.name}"]
     place = False
     for word in given:
         if not place and word not in PLACES:

@@ -154,7 +154,7 @@ def compare_here(epochs: Mapping[str, Epoch], rounds: int, seconds: float, ahead
 def once(function: Callable[..., Any], python: str | Path = sys.executable, **arguments: Any) -> Any:
     """The result of a function, as JSON holds it, from a process that ends with it."""
     command = _command(python, function, arguments)
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment())
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment())
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -177,7 +177,7 @@ class _Process:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=_environment(),
+            env=environment(),
         )
         self.opened = self._answer() is not None
         self._signal(signal.SIGSTOP)
@@ -219,11 +219,13 @@ class _Process:
 def _command(python: str | Path, function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
     module = function.__module__
     if module == "__main__":
-        module = Path(str(sys.modules["__main__"].__file__)).stem
+        main = sys.modules["__main__"]
+        module = main.__spec__.name if main.__spec__ else Path(str(main.__file__)).stem
     return [str(python), "-m", "harness.sides", module, function.__qualname__, json.dumps(arguments, default=str)]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """That of a process that imports the programs of ``bench/`` by name."""
     path = os.pathsep.join(part for part in (str(BENCH), os.environ.get("PYTHONPATH")) if part)
     return {**os.environ, "PYTHONPATH": path}
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import loading
-from peers import PEERS, SETS
+from harness.results import versions_of
+from harness.rows import SETS
+from rivals.peers import PEERS
 
 
 def test_a_library_with_threads_of_its_own_has_one_side(tmp_path: Path) -> None:
@@ -22,7 +24,7 @@ def test_a_library_with_threads_of_its_own_has_one_side(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_not_installed_is_left_out_and_named(capsys: pytest.CaptureFixture[str]) -> None:
-    found = loading.versions_of(Path(sys.executable))
+    found = versions_of(Path(sys.executable), PEERS)
     told = capsys.readouterr().err
     installed = {one.name: one.version for one in distributions()}
     assert found == {name: installed[name] for name in PEERS if name in installed}

@@ -1,9 +1,9 @@
 """Loaders that are stopped and resumed, each as its documentation says: sides of ``certificate.py``.
 
-    python bench/stopped.py write LIBRARY FOLDER FIRST COUNT FILES
-    python bench/stopped.py read LIBRARY JOB.json
+    python bench/rivals/stopped.py write LIBRARY FOLDER FIRST COUNT FILES
+    python bench/rivals/stopped.py read LIBRARY JOB.json
 
-The other libraries are those of ``bench/peers.txt``; this file imports ours only where it is asked for. A data set is
+The other libraries are those of ``peers.txt``; this file imports ours only where it is asked for. A data set is
 numbered records in files, shuffled; a record is its own number, 64 times, so that a changed byte shows. ``read`` does
 what a job says, in a process of its own: it may load a state, delivers batches of one data set, or of two in fixed
 shares, and keeps the state after each.

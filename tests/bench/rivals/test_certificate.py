@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import certificate
-import stopped
+from rivals import certificate, stopped
 
 
 @pytest.mark.parametrize(

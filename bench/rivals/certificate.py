@@ -1,6 +1,6 @@
 """A certificate of resume: does a loader give each record once, in the stated order, after it was stopped?
 
-    python bench/certificate.py --peers peers/bin/python --out bench/results
+    PYTHONPATH=bench python -m rivals.certificate --peers peers/bin/python --out bench/results
 
 Each library of ``stopped.py`` reads the same 1,000 shuffled records in batches of 80, as its documentation says, and is
 stopped and resumed in new processes; mixtures and 16 workers read two data sets of 12,000. A cell says ``right``, how
@@ -29,7 +29,7 @@ from textwrap import shorten
 from typing import Any
 
 from harness.sides import tell
-from stopped import LIBRARIES, MIXED
+from rivals.stopped import LIBRARIES, MIXED
 
 RECORDS, FILES, BATCH, STOPS = 1_000, 8, 80, 12
 SOURCE, SOURCE_FILES = 12_000, 16  # of a mixture, and of 16 workers
@@ -327,7 +327,7 @@ def table(found: dict[str, dict[str, str]], versions: dict[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", help="a Python that has bench/peers.txt installed")
+    parser.add_argument("--peers", help="a Python that has bench/rivals/peers.txt installed")
     parser.add_argument("--only", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     given = parser.parse_args()

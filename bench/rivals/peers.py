@@ -1,6 +1,6 @@
-"""Other libraries' way to shuffled batches, in their own formats: sides of ``loading.py``.
+"""Other libraries' way to shuffled batches, in their own formats: sides of ``bench/loading.py``.
 
-Runs in an environment of its own (``bench/peers.txt``) and imports nothing of this project. What each library stores
+Runs in an environment of its own (``peers.txt``) and imports nothing of this project. What each library stores
 and shuffles is a record of bytes, a row, and a batch of records becomes tensors in one step, so that the library's own
 work is measured. Each reads as its documentation recommends, in whole batches where it can, without and with worker
 processes.
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -19,59 +17,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
+from harness.rows import SETS, Batch, RowSet, sizes
 from harness.sides import Epoch
 
-Batch = dict[str, torch.Tensor]
-HEIGHT, WIDTH, CELLS = 36, 64, 16
-LENGTH = 512
 SHARD_BYTES = 1 << 30
 SLICE = 1 << 20  # rows per table of Arrow, whose offsets have 32 bits
-
-
-@dataclass(frozen=True)
-class RowSet:
-    """Rows of one kind."""
-
-    row: np.dtype[Any]  # each field is a .npy file; libraries that store records get the bytes of all
-    batch: int
-    read: Callable[[Any], Batch]  # tensors of a structured array, or of a dict of columns
-
-    def as_batch(self, records: list[bytes]) -> Batch:
-        """Tensors of records."""
-        return self.read(np.frombuffer(b"".join(records), self.row))
-
-
-def read_positions(rows: Any) -> Batch:
-    bits = np.unpackbits(np.ascontiguousarray(rows["boards"]).view(np.uint8), axis=None, bitorder="little")
-    return {
-        "planes": torch.from_numpy(bits.reshape(-1, 12, 8, 8)),
-        "move": torch.from_numpy(rows["move"].astype(np.int64)),
-        "result": torch.from_numpy(rows["result"].copy()),
-    }
-
-
-def read_tokens(rows: Any) -> Batch:
-    tokens = torch.from_numpy(rows["tokens"].astype(np.int64))
-    return {"inputs": tokens[:, :-1], "targets": tokens[:, 1:]}
-
-
-def read_frames(rows: Any) -> Batch:
-    return {name: torch.from_numpy(np.require(rows[name], requirements="CW")) for name in ("frame", "response")}
-
-
-SETS = {
-    "chess": RowSet(np.dtype([("boards", "<u8", (12,)), ("move", "<u2"), ("result", "i1")]), 1024, read_positions),
-    "text": RowSet(np.dtype([("tokens", "<u2", (LENGTH + 1,))]), 64, read_tokens),
-    "frames": RowSet(np.dtype([("frame", "u1", (HEIGHT, WIDTH)), ("response", "<f4", (CELLS,))]), 256, read_frames),
-}
-
-
-def sizes(batches: Iterable[Batch]) -> Iterator[int]:
-    """Rows of each batch."""
-    return (len(next(iter(batch.values()))) for batch in batches)
 
 
 def hf_datasets(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:

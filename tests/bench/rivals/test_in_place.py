@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-import in_place
+from rivals import in_place
 
 
 def names(kind: str, store: str, peers: Path | None) -> set[str]:

@@ -1,6 +1,6 @@
 """How fast are Zarr stores of other software read in place, compared with other libraries that do that?
 
-    python bench/in_place.py --peers peers/bin/python     (see bench/peers.txt; Python 3.12)
+    PYTHONPATH=bench python -m rivals.in_place --peers peers/bin/python     (see peers.txt; Python 3.12)
 
 zarr-python writes maps of 72 x 144 by time, in chunks of 1 and of 24 maps and in shards of chunks of 8, and a matrix,
 as AnnData stores a dense X. They are read from files, and through a web server that takes 20 ms per request. All sides
@@ -189,11 +189,10 @@ def sides(kind: str, store: str, small: Path, peers: Path | None) -> list[Side]:
 
 
 def main() -> None:
-    from harness.results import Row, arguments, save, speed_rows
-    from loading import versions_of
+    from harness.results import Row, arguments, save, speed_rows, versions_of
 
     parser = arguments(__doc__, rounds=3, seconds=2.0)
-    parser.add_argument("--peers", type=Path, help="a Python that has bench/peers.txt installed")
+    parser.add_argument("--peers", type=Path, help="a Python that has bench/rivals/peers.txt installed")
     parser.add_argument("--share", type=float, default=1.0, help="of the rows")
     given = parser.parse_args()
     versions = versions_of(given.peers, PEERS) if given.peers else {}
