@@ -160,7 +160,7 @@ def command(arguments: Sequence[str]) -> str:
     script, *given = arguments
     path = Path(script)
     rival = path.parent.name == "rivals"
-    words = ["PYTHONPATH=bench python -m", f"rivals.{path.stem}"] if rival else ["python", f"bench/{path.name}"]
+    words = ["PYTHONPATH=bench", "python", "-m", f"rivals.{path.stem}"] if rival else ["python", f"bench/{path.name}"]
     place = False
     for word in given:
         if not place and word not in PLACES:

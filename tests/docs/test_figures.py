@@ -65,8 +65,9 @@ def test_every_figure_is_shown_somewhere(table: ModuleType) -> None:
 def test_a_result_says_how_it_came_about_and_nothing_of_the_place(path: Path) -> None:
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result["name"] == path.stem
-    script = ROOT / re.match(r"python (bench/\w+\.py)", result["command"])[1]  # type: ignore[index]
-    assert script.exists()
+    program = re.match(r"python (bench/\w+\.py)|PYTHONPATH=bench python -m (rivals\.\w+)", result["command"])
+    assert program
+    assert (ROOT / (program[1] or f"bench/{program[2].replace('.', '/')}.py")).exists()
     assert result["rows"]
     assert {"processor", "cores", "memory_bytes", "system", "versions"} == set(result["machine"])
     assert not re.search(r"(^|[\s\"'=])/[a-z]+/", path.read_text(encoding="utf-8")), "a path of somebody's machine"
