@@ -204,3 +204,12 @@ def test_a_cluster_is_asked_for_the_package_of_the_domain(elsewhere: Path, monke
     with pytest.raises(ClusterError):
         outofcore.convert("chess", "a.pgn", "a.zarr")
     assert asked == ["chess"]
+
+
+@pytest.mark.parametrize("target", ["s3://bucket/a.zarr", "gs://bucket/a.zarr", "https://user:word@host/a.zarr"])
+def test_an_address_as_the_target_is_refused_with_what_to_do(elsewhere: Path, target: str) -> None:
+    (elsewhere / "a.pgn").write_text('[Result "1-0"]\n\n1. e4 1-0\n')
+    with pytest.raises(ParamsError, match=r"convert here, then copy the store there$") as refused:
+        outofcore.convert("chess", "a.pgn", target)
+    assert "word" not in str(refused.value)
+    assert [path.name for path in elsewhere.iterdir()] == ["a.pgn"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from outofcore.settings.machine import load_machine
 from outofcore.space.forecast import Need, Purpose
 from outofcore.space.guard import Guard
 from outofcore.store.reader import Store, open_store
+from outofcore.store.remote import is_address, shown
 from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target, foreign, refuse_replacing
 from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter
@@ -206,8 +206,8 @@ def _work(final: Path) -> Iterator[tuple[Target, Path]]:
 
 def _target(path: object) -> Path:
     """The folder of the store, links resolved."""
-    if not isinstance(path, str | Path) or re.match(r"[a-z][a-z0-9+.-]+:/", str(path)):
-        refuse("path", "a folder", path)
+    if not isinstance(path, str | Path) or is_address(path):
+        refuse("path", "a folder", shown(path) if isinstance(path, str | Path) else path)
     final = Path(os.path.realpath(path))
     if why := foreign(final):
         message = f"path: {path}: {why}"

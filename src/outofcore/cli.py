@@ -224,7 +224,7 @@ def plan(
 def convert_files(
     domain: Annotated[str, typer.Argument(help="chess, go, text, neural, or one of an installed package.")],
     first: Annotated[str, typer.Argument(metavar="[RAW]", help="Raw file or folder; without it, that of --params.")],
-    second: Annotated[str | None, typer.Argument(metavar="STORE", help="Folder or s3:// address of the store.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="STORE", help="Folder of the store.")] = None,
     *,
     params: Annotated[Path | None, typer.Option(help="A params file; needed without RAW (params.yaml).")] = None,
     setting: Annotated[
@@ -232,7 +232,7 @@ def convert_files(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store of other settings.")] = False,
 ) -> None:
-    """Convert raw files into a sealed store, here or in an object storage; prints its figures as JSON.
+    """Convert raw files into a sealed store; prints its figures as JSON.
 
     Settings are the defaults of the domain, or those of a params file. In a DVC project, 'dvc repro' converts.
 
@@ -240,7 +240,7 @@ def convert_files(
     Examples:
       outofcore convert chess games/ chess.zarr
       outofcore convert chess games/ chess.zarr -S filters.min_elo=2000 -S store.codec=lz4
-      outofcore convert text s3://bucket/stores/text.zarr
+      outofcore convert text text.zarr
     """
     with one_line_errors():
         _begin(f"convert {domain}: {first}{f' to {second}' if second else ''}")

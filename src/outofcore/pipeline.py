@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -18,7 +17,7 @@ import numpy as np
 from outofcore.conversion.ahead import units_ahead
 from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.described import attributes
-from outofcore.conversion.estimate import Estimate, estimate
+from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
@@ -32,23 +31,20 @@ from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, by_ending, endings, search
 from outofcore.settings.machine import Machine, load_machine
-from outofcore.space.forecast import Need, Purpose, store_needs
+from outofcore.space.forecast import store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
 from outofcore.store.joined import JoinedStore, check_stores
 from outofcore.store.reader import Store, open_store
-from outofcore.store.remote import url_of
+from outofcore.store.remote import is_address, shown, url_of
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target, foreign, refuse_replacing
-from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 from outofcore.system.durable import replace_text
 from outofcore.system.peak_memory import MemoryWatch
 
 STREAMS = Path("data/streams")
-REJECTS = ".rejects.csv"  # behind the name or address of a store
-# Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
-SHARDS_HERE = 4
+REJECTS = ".rejects.csv"  # behind the name of a store
 # Of files that are left out, in the figures of a conversion; all are counted.
 MOST_NAMES = 1000
 
@@ -79,8 +75,8 @@ def convert(
     raw
         A file, a folder, or a pattern such as ``"games/2024-*.pgn.zst"``; compressed files and archives are streamed.
     target
-        Where the store goes: a folder, or ``s3://bucket/folder/name.zarr``. A store that is there is replaced at the
-        end if it was made with the same settings, of whatever raw files; nothing else ever is.
+        Folder of the store. A store that is there is replaced at the end if it was made with the same settings, of
+        whatever raw files; nothing else ever is. To have it in object storage, copy it there.
     params
         A params file whose section of the domain holds the settings; None for the defaults of the domain.
     replace
@@ -106,16 +102,17 @@ def convert(
     """
     kind, machine = get_domain(domain), load_machine()
     section = section_of(domain, "convert()", params, {**settings, **raw_settings(raw, settings)})
+    if is_address(target):
+        message = f"{shown(target)}: expected a folder of this machine; convert here, then copy the store there"
+        raise ParamsError(message)
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
-    if url_of(str(target)) is None and (why := foreign(folder)):
+    if why := foreign(folder):
         message = f"{target}: {why}"
         raise ParamsError(message)
     if not replace:
         refuse_replacing(target, kind.name, section.model_dump(mode="json", exclude=NOT_CONVERSION))
     if params is None:
         section = kind.prepared(section, str(target))
-    if url_of(str(target)) is not None:
-        return convert_to_address(kind, section, str(target), machine)
     named = Path(target).absolute()
     return convert_to_folder(kind, section, folder, named.with_name(named.name + REJECTS), machine)[0]
 
@@ -135,56 +132,10 @@ def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]
 def convert_to_folder(
     domain: Domain, section: Any, store: Path, rejects: Path, machine: Machine, commit: Commit | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store."""
+    """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store.
 
-    def needs(forecast: Estimate, work: Path) -> Sequence[Need]:
-        return store_needs(store, forecast.store_bytes, commit, work)
-
-    return _run(domain, section, machine, store, rejects, needs)
-
-
-def convert_to_address(domain: Domain, section: Any, target: str, machine: Machine) -> dict[str, Any]:
-    """Convert into an object storage, without a copy on this machine; returns the figures of the conversion.
-
-    Work in progress is in ``data/stores``, or in the machine's ``scratch``: shards that are not whole, and where a
-    stopped conversion resumes. The rejects are stored next to the store, with ``.rejects.csv`` behind its name.
+    Search, estimate, check the disk, convert.
     """
-    url = url_of(target)
-    if url is None:
-        message = f"expected an address such as s3://bucket/stores/{domain.name}.zarr, got {target}"
-        raise ParamsError(message)
-    if domain.streamed(section):
-        message = (
-            f"{domain.name}.mode: mode stream keeps no store, so there is nothing to write to {url}; use mode store"
-        )
-        raise ParamsError(message)
-    upload = Upload(url)
-    upload.check()
-    upload.check_next(REJECTS, REJECTS_HEADER.encode())
-    # Conversions to several addresses have work folders of their own.
-    place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
-    rejects = place.with_suffix(".csv")
-
-    def needs(forecast: Estimate, work: Path) -> Sequence[Need]:
-        held = SHARDS_HERE * section.store.layout().shard_rows * forecast.store_bytes // max(1, forecast.rows)
-        return [Need(work, Purpose.WORK, min(held, forecast.store_bytes))]
-
-    figures, _ = _run(domain, section, machine, place, rejects, needs, upload)
-    upload.put_next(REJECTS, rejects)
-    rejects.unlink()
-    return figures
-
-
-def _run(
-    domain: Domain,
-    section: Any,
-    machine: Machine,
-    store: Path,
-    rejects: Path,
-    needs: Callable[[Estimate, Path], Sequence[Need]],
-    upload: Upload | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Search, estimate, check the disk, convert; ``needs`` follow from the estimate and the work folder."""
     found = search(section.raw, section.match, domain.suffixes, section=domain.name)
     started = time.monotonic()
     executor_of = partial(
@@ -194,10 +145,10 @@ def _run(
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
         forecast = estimate(domain, section, found.files, executor)
     report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
-    conversion = Conversion(domain, section, found.files, store, rejects, upload)
+    conversion = Conversion(domain, section, found.files, store, rejects)
     work = conversion.work(machine.scratch)
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
-    before = guard.require(needs(forecast, work))
+    before = guard.require(store_needs(store, forecast.store_bytes, commit, work))
     keys = forecast.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
     refuse = "memory" in machine.stated
     ahead = units_ahead(domain.name, forecast, sample.peak_bytes, keys, machine.memory, refuse=refuse)

@@ -1,8 +1,7 @@
 """Converts samples of domains, or other raw files of one, in a process of its own: ``ADDRESS OUT RAW NAME...``.
 
-Without an address it converts on this machine, where another machine setting does not say otherwise. ``OUT`` may be an
-address in an object storage. Prints a line of JSON a domain: its store's digest, seconds, and the memory that this
-process took at most.
+Without an address it converts on this machine, where another machine setting does not say otherwise. Prints a line of
+JSON a domain: its store's digest, seconds, and the memory that this process took at most.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from outofcore.settings.machine import load_machine
 from outofcore.space.guard import Guard
-from outofcore.store.remote import url_of
-from outofcore.store.upload import Upload
 
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
 
@@ -34,9 +31,8 @@ def main(address: str, out: str, raw: Path, names: list[str]) -> None:
         section, domain = load_params(PARAMS).section(name), get_domain(name)
         files = find_files(raw / name, section.match, domain.suffixes, section=name)
         executor = open_executor("dask" if address else "threads", machine.workers, address=address, files=files)
-        url = url_of(out)
-        folder, upload = (Path("work"), Upload(f"{url}/{name}.zarr")) if url else (Path(out), None)
-        conversion = Conversion(domain, section, files, folder / f"{name}.zarr", folder / f"{name}.csv", upload)
+        folder = Path(out)
+        conversion = Conversion(domain, section, files, folder / f"{name}.zarr", folder / f"{name}.csv")
         guard = Guard(name, 0, 0)
         started = time.perf_counter()
         with guard.writing(folder):

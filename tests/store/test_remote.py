@@ -371,12 +371,6 @@ def test_keys_in_what_the_client_says_are_not_repeated(monkeypatch: pytest.Monke
     assert "\n" not in message
 
 
-def test_what_a_storage_cannot_do_is_said_in_its_words() -> None:
-    text = "501: <Code>NotImplemented</Code><Message>Conditional object PUTs are not supported.</Message>"
-    message = what_failed("s3://bucket/a.zarr", "outofcore-work", RuntimeError(text), "written")
-    assert "could not be written: Conditional object PUTs are not supported; convert on this machine" in message
-
-
 @given(st.lists(st.tuples(st.integers(0, 3 * GAP_BYTES), st.integers(1, 2 * GAP_BYTES)), min_size=1, max_size=40))
 def test_joined_ranges_cover_the_given_ones_and_little_else(pieces: list[tuple[int, int]]) -> None:
     ends = np.cumsum([gap + length for gap, length in pieces])

@@ -21,7 +21,7 @@ import pytest
 
 import outofcore
 from outofcore.domains.registry import get_domain
-from tests.store.object_storage import KEYS, content, point_to, upload
+from tests.store.object_storage import KEYS, point_to, upload
 
 boto3 = pytest.importorskip("boto3")
 
@@ -152,12 +152,3 @@ def test_a_store_that_was_copied_there_gives_the_batches_of_the_local_one(
             assert here.keys() == remote.keys()
             for name in here:
                 np.testing.assert_array_equal(here[name], remote[name])
-
-
-def test_a_conversion_to_it_is_refused_in_one_line_and_writes_nothing(endpoint: str, raw: Path) -> None:
-    done = cli("convert", "chess", str(raw), "s3://stores/new.zarr")
-    assert done.returncode != 0
-    (error,) = [line for line in done.stderr.splitlines() if "error" in line]
-    assert error.startswith("error: s3://stores/new.zarr: ")
-    assert error.endswith("; convert on this machine, and copy the store")
-    assert content(endpoint, "s3://stores/new.zarr") == content(endpoint, "s3://stores/new.zarr.work") == {}

@@ -90,7 +90,6 @@ class Build:
         }
         self._journal.save(state, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())
         self.assembler.saved()
-        self.writer.saved()
         self._read.clear()
 
     def counts(self) -> dict[str, Any]:

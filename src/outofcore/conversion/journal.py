@@ -119,8 +119,7 @@ class Journal:
         begun = {f"{path}/{field}/{table['shard']}" for path, table in tables.items() for field in table["lengths"]}
         new = (whole | begun) - self._synced
         for folder in sorted({parent for name in new for parent in Path(name).parents}):
-            if (self.store / folder).is_dir():  # an uploaded store has no shards here
-                sync_folder(self.store / folder)
+            sync_folder(self.store / folder)
         self._synced |= new
 
     def close(self) -> None:

@@ -35,7 +35,6 @@ from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
 from outofcore.store.seal import Seal
 from outofcore.store.target import Target
-from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 from outofcore.system.durable import WorkFolder, remove_unfinished, replacing, writing
 
@@ -63,7 +62,6 @@ class Conversion:
     files: Sequence[RawFile]  # sorted
     store: Path  # its final place
     rejects: Path  # final place of their table (CSV)
-    upload: Upload | None = None  # where the store goes instead; ``store`` then only says where work in progress is
 
     def work(self, scratch: Path | None) -> Path:
         """The work folder: in ``scratch``, where each workspace has its own, or next to the store."""
@@ -107,10 +105,8 @@ class Conversion:
         ):
             target.put_back(journal.store)
             remove_unfinished(self.rejects)
-            if self.upload:
-                self.upload.begin(work.token)
             layout = self.section.store.layout()
-            empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders, upload=self.upload)
+            empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders)
             build = Build(self.section, inputs, journal, empty)
             resumed = build.resume(self.domain.name)
             try:
@@ -122,15 +118,15 @@ class Conversion:
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())
                         seal = build.seal(target, root, sources(self.files, build.assembler, inputs.digests))
-            except DamagedStore:  # what an earlier run has left here, or at the address
+            except DamagedStore:  # what an earlier run has left here
                 build.writer.abandon()
-                self._clear(journal)
+                journal.clear()
                 raise
             except BaseException:
                 build.stop()
                 raise
             build.writer.abandon()
-            self._clear(journal)
+            journal.clear()
         if not build.assembler.accepted:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
@@ -151,11 +147,6 @@ class Conversion:
         message = f"{self.rejects}: expected no such path, or an earlier list of rejects, got something else; nothing "
         message += "was touched: rename it, or choose another target"
         raise StoreError(message)
-
-    def _clear(self, journal: Journal) -> None:
-        if self.upload:
-            self.upload.clear()
-        journal.clear()
 
     def _work_folder(self, target: Target, scratch: Path | None) -> AbstractContextManager[WorkFolder]:
         """The folder of :meth:`work`; the lock of the target holds wherever it is."""

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.files import IN_MEMORY, REPLACED, Item, Ranges, Reached
-from outofcore.store.seal import SEAL, UNFINISHED
+from outofcore.store.seal import SEAL
 from outofcore.system.descriptors import Descriptor
 from outofcore.system.extras import load
 
@@ -83,18 +83,26 @@ def url_of(path: str | Path) -> str | None:
     address = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+([^?#]*[^/?#])/*", str(path))
     if not address:
         keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        message = f"{shown(path)}: expected s3://bucket/folder{keys if '***' in shown(path) else ''}"
+        message = f"{shown(path)}: expected s3://bucket/folder{keys if '://***' in shown(path) else ''}"
         raise StoreError(message)
     return f"s3://{address[1]}/{address[2]}"
 
 
+def is_address(path: str | Path) -> bool:
+    """Whether this is the address of a storage, and no path of this machine; ``Path`` drops one slash."""
+    return re.match(r"[a-z][a-z0-9+.-]+:/", str(path)) is not None
+
+
 def shown(path: str | Path) -> str:
-    """A path or an address for messages, without embedded keys."""
-    address = re.fullmatch(r"s3:/{1,2}([^/]*)(.*)", str(path), re.DOTALL)
-    if not address or not {":", "@"} & set(address[1]):
+    """A path, or an address as it may be printed: without user, password, query or fragment."""
+    address = re.fullmatch(r"([a-z][a-z0-9+.-]+):/{1,2}([^?#]*)([?#].*)?", str(path), re.DOTALL)
+    if not address:
         return str(path)
-    whole = address[1] + address[2]
-    return f"s3://***@{whole.rpartition('@')[2]}" if "@" in whole else "s3://***"
+    scheme, place, query = address[1], address[2], address[3]
+    first = place.partition("/")[0]
+    if "@" in first or not re.fullmatch(r"[^:]*|\[.*\](:\d*)?|[^:]*:\d+", first):  # more than a host and its port
+        place = f"***@{place.rpartition('@')[2]}" if "@" in place else "***"
+    return f"{scheme}://{place}{'?***' if query else ''}"
 
 
 def without_secrets(text: str) -> str:
@@ -150,9 +158,6 @@ class RemoteFiles:
                 return bytes(answer.bytes())
             except FileNotFoundError as error:
                 message = f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
-                with suppress(FileNotFoundError):
-                    self._obstore.head(self._store, UNFINISHED)
-                    message = f"{self.root}: a conversion was stopped while it put its store there; run it again"
                 raise StoreError(message) from error
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:
@@ -312,8 +317,8 @@ def has_any(root: str, names: Sequence[str]) -> bool:
     return False
 
 
-def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> str:
-    """One line about a request that was refused or failed; ``verb`` is the intended action."""
+def what_failed(root: str, name: str, error: Exception) -> str:
+    """One line about a request that was refused or failed."""
     kind, text = type(error).__name__, without_secrets(str(error).split("Debug source")[0])
     if (
         kind in {"PermissionDeniedError", "UnauthenticatedError"}
@@ -322,13 +327,9 @@ def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> s
     ):
         return f"{root}: no access to {name}: {_WHO} ({text[:200]})"
     if "NoSuchBucket" in text or "bucket does not exist" in text:
-        return f"{root}: there is no such bucket; make it, or name another"
-    if "NotImplemented" in text:
-        said = re.search(r"<Message>(.*?)\.?</Message>", text)
-        why = said[1] if said else text[:200]
-        return f"{root}: {name} could not be {verb}: {why}; convert on this machine, and copy the store"
+        return f"{root}: there is no such bucket; name another"
     return (
-        f"{root}: {name} could not be {verb} after {RETRIES} retries ({text[:300]}); run again when the storage answers"
+        f"{root}: {name} could not be read after {RETRIES} retries ({text[:300]}); run again when the storage answers"
     )
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from outofcore.errors import DamagedStore, StoreError
 
 SEAL = "seal.json"
-UNFINISHED = "unfinished"  # in its place while a store is switched: a seal with the names of both stores
 CHECKSUMS = "checksums"  # of all chunks: four bytes each, by array in the order of their paths
 FORMAT = 2
 ADVICE = "'outofcore verify' finds all damage, and says how to get the store back"

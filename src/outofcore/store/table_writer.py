@@ -19,8 +19,6 @@ from outofcore.store.encoding_queue import Chunk, EncodingQueue
 from outofcore.store.form import dtype_of, filler, write_metadata
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
-from outofcore.store.upload import Upload
-from outofcore.system.durable import writing
 
 TOGETHER_BYTES = 2**20
 """Rows that are encoded in one call, of whole chunks."""
@@ -40,7 +38,6 @@ class TableWriter:
         layout: Layout,
         queue: EncodingQueue,
         shard: type[ShardFile] = ShardFile,
-        upload: Upload | None = None,
     ) -> None:
         self.path = path
         self.fields = fields
@@ -56,8 +53,6 @@ class TableWriter:
         self._shards: dict[str, ShardFile] = {}
         self._shard_number = 0
         self._finishing: deque[Future[SealedFiles]] = deque()
-        self._upload = upload
-        self._uploaded: list[Path] = []
         self.checksums = {field.name: bytearray() for field in fields}  # of all chunks that are written
 
     def append(self, columns: Columns) -> None:
@@ -124,13 +119,6 @@ class TableWriter:
             "checksums": {name: base64.b64encode(each).decode() for name, each in self.checksums.items()},
         }
 
-    def saved(self) -> None:
-        """Remove shards that were uploaded and that the state on the disk counts as complete."""
-        for path in self._uploaded:
-            with writing(path):
-                path.unlink()
-        self._uploaded = []
-
     def restore(self, state: Mapping[str, Any]) -> None:
         """Resume from a :meth:`snapshot`; raises DamagedStore."""
         self._shard_number = state["shard"]
@@ -196,9 +184,6 @@ class TableWriter:
         while self._finishing and (wait_for_all or self._finishing[0].done()):
             whole = self._finishing[0].result()
             self._finishing.popleft()
-            if self._upload:
-                self._upload.take(self._root, whole)
-                self._uploaded += [self._root / name for name in whole]
             self.files.update(whole)
 
 

@@ -23,8 +23,7 @@ from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
 from outofcore.store.shards import ShardFile
 from outofcore.store.table_writer import SealedFiles, TableWriter
 from outofcore.store.target import Target
-from outofcore.store.upload import Upload
-from outofcore.system.durable import remove, write_file, writing
+from outofcore.system.durable import write_file, writing
 
 SOURCES = (
     Field(name="name", dtype="string", doc="path relative to the raw input"),
@@ -49,7 +48,6 @@ class StoreWriter:
         splits: tuple[str, ...],
         encoders: Executor,
         shard: type[ShardFile] = ShardFile,
-        upload: Upload | None = None,
     ) -> None:
         self.work = work
         self._schemas = dict(schemas)
@@ -57,8 +55,7 @@ class StoreWriter:
         self._splits = splits
         self._encoders = encoders
         self._queue = EncodingQueue(encoders)
-        self._upload = upload
-        self._write = partial(TableWriter, shard=shard, upload=upload)
+        self._write = partial(TableWriter, shard=shard)
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
         self._rows: dict[tuple[str, str], TableWriter] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
@@ -124,17 +121,10 @@ class StoreWriter:
         self._queue.finish()
         return {table.path: table.snapshot() for table in self.tables()}
 
-    def saved(self) -> None:
-        """Remove files that only snapshots before the last one need: that one is on the disk."""
-        for table in self.tables():
-            table.saved()
-
     def restore(self, state: Mapping[str, Any]) -> None:
         """Resume from a snapshot after checking every shard that it names; raises DamagedStore."""
         for table in self.tables():
             table.restore(state[table.path])
-        if self._upload:  # compared with the seal once all are uploaded
-            return
         whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
         for name, found in zip(whole, self._encoders.map(self._found, whole), strict=True):
             if found != whole[name]:
@@ -169,17 +159,11 @@ class StoreWriter:
         documents[CHECKSUMS] = checksums_of(tables)
         listed |= {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in documents.items()}
         seal = Seal(listed)
-        if self._upload:
-            for _ in self._encoders.map(self._upload.put, documents, documents.values()):
-                pass
-            self._upload.finish(seal)
-            remove(self.work)
-        else:
-            paths = [self.work / name for name in documents]
-            for _ in self._encoders.map(write_file, paths, documents.values()):  # disks sync many files at once faster
-                pass
-            write_file(self.work / SEAL, seal.text().encode())
-            target.place(self.work)
+        paths = [self.work / name for name in documents]
+        for _ in self._encoders.map(write_file, paths, documents.values()):  # disks sync many files at once faster
+            pass
+        write_file(self.work / SEAL, seal.text().encode())
+        target.place(self.work)
         return seal
 
     def tables(self) -> list[TableWriter]:
