@@ -224,6 +224,9 @@ def test_a_line_says_how_full_windows_are(months: list[Path]) -> None:
     (line,) = [note for note in opened(months).notes if "best fit" in note]
     assert f"fill {share:.2%} of the windows" in line
     assert f"{cut} of {len(sizes)} ({cut / len(sizes):.1%}) are longer than a window and cut" in line
+    firsts = {sample[0][0] for sample in map(list, of_months(33))}
+    begin = np.cumsum([0, *[size for lengths in LENGTHS for size in lengths]])
+    assert f"{len(firsts & set(begin.tolist()))} begin a window, so that their first rows are no targets" in line
 
 
 def test_lengths_like_those_of_a_crawl_fill_98_percent() -> None:

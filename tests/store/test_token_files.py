@@ -25,10 +25,22 @@ def nanogpt(folder: Path) -> Path:
     return folder / "train.bin"
 
 
-def llm_c(folder: Path, version: int = 1) -> Path:
-    header = struct.pack("<3i", 20240520, version, len(IDS)).ljust(1024, b"\0")
-    (folder / "c.bin").write_bytes(header + IDS.astype("<u2" if version == 1 else "<u4").tobytes())
+def llm_c(folder: Path) -> Path:
+    header = struct.pack("<3i", 20240520, 1, len(IDS)).ljust(1024, b"\0")
+    (folder / "c.bin").write_bytes(header + IDS.astype("<u2").tobytes())
     return folder / "c.bin"
+
+
+def llm_c_llama3(folder: Path) -> Path:
+    header = struct.pack("<3i", 20240801, 7, len(IDS)).ljust(1024, b"\0")
+    (folder / "llama3.bin").write_bytes(header + IDS.astype("<u4").tobytes())
+    return folder / "llama3.bin"
+
+
+def lit_gpt(folder: Path) -> Path:
+    header = struct.pack("<7sQBQ", b"LITPKDS", 1, 8, len(IDS))
+    (folder / "lit.bin").write_bytes(header + IDS.astype("<u2").tobytes())
+    return folder / "lit.bin"
 
 
 def megatron(folder: Path) -> Path:
@@ -54,7 +66,7 @@ def numpy(folder: Path) -> Path:
     return folder / "ids.npy"
 
 
-WRITERS = {write.__name__: write for write in (nanogpt, llm_c, megatron, datatrove, numpy)}
+WRITERS = {write.__name__: write for write in (nanogpt, llm_c, llm_c_llama3, lit_gpt, megatron, datatrove, numpy)}
 
 
 @pytest.fixture(params=WRITERS)
@@ -76,7 +88,7 @@ def test_windows_are_those_of_the_ids(path: Path) -> None:
 
 
 def test_documents_are_those_of_the_index_or_of_the_id_that_ends_them(path: Path) -> None:
-    plain = path.suffix == ".npy" or path.name in ("train.bin", "c.bin")
+    plain = path.suffix == ".npy" or path.name in ("train.bin", "c.bin", "llama3.bin", "lit.bin")
     tokens = open_tokens(path, "uint16" if path.name == "train.bin" else None, END if plain else None)
     assert tokens.extents("train")[1].tolist() == LENGTHS.tolist()
     makes = outofcore.reading(tokens, seq_len=16, across_documents=False)
@@ -114,7 +126,75 @@ def test_several_files_are_one_and_a_copy_opens_elsewhere(tmp_path: Path) -> Non
     assert (pickle.loads(pickle.dumps(tokens)).rows("train")["tokens"].read() == IDS).all()
     dataset = outofcore.ZarrDataset(tokens, tensors=outofcore.reading(tokens, seq_len=8))
     assert (dataset[3]["inputs"].numpy() == IDS[24:32]).all()
-    assert (open_tokens(llm_c(tmp_path, 7)).rows("train")["tokens"].read() == IDS).all()
+
+
+@pytest.mark.parametrize(
+    ("start", "seen"),
+    [
+        (struct.pack("<3i", 20240520, 2, 500).ljust(1024, b"\0"), "version 2"),
+        (struct.pack("<7sQBQ", b"LITPKDS", 1, 6, 500), "dtype 6"),
+        (struct.pack("<4i", 20240522, 1, 500, 1024).ljust(1024, b"\0"), "examples of an evaluation"),
+        (struct.pack("<3i", 20250101, 3, 9).ljust(1024, b"\0"), "256 words that is not known: 20250101, 3, 9, then"),
+        (struct.pack("<3i", 7, 1, 500).ljust(1024, b"\0"), "256 words that is not known: 7, 1, 500, then zeros"),
+        (b"MMIDIDX\0\0", "an index of Megatron-LM"),
+        (b"\x93NUMPY\1\0", "a .npy"),
+        (b"\x28\xb5\x2f\xfd", "Zstandard"),
+    ],
+)
+def test_a_header_that_is_not_known_is_refused_whatever_the_dtype(tmp_path: Path, start: bytes, seen: str) -> None:
+    path = tmp_path / "x.bin"
+    path.write_bytes(start + IDS[:500].tobytes())
+    for dtype in (None, "uint16"):
+        with pytest.raises(StoreError, match=seen):
+            open_tokens(path, dtype)
+
+
+def test_an_id_beyond_the_vocabulary_is_an_error(tmp_path: Path) -> None:
+    path = nanogpt(tmp_path)
+    assert (open_tokens(path, "uint16", vocab_size=END + 1).rows("train")["tokens"].read() == IDS).all()
+    place = int(np.argmax(END <= IDS))
+    with pytest.raises(StoreError, match=rf"token {place:,} has the id {END}, expected one below vocab_size={END}"):
+        open_tokens(path, "uint16", vocab_size=END)
+    late = np.zeros(70_000, "u2")
+    late[-1] = 500
+    late.tofile(tmp_path / "late.bin")
+    with pytest.raises(DamagedStore, match="token 69,999 has the id 500"):
+        list(outofcore.loader(tmp_path / "late.bin", dtype="uint16", seq_len=8, vocab_size=500))
+    (-late.astype("i4")).tofile(tmp_path / "minus.bin")
+    with pytest.raises(DamagedStore, match="has the id -500"):
+        list(outofcore.loader(tmp_path / "minus.bin", dtype="int32", seq_len=8, vocab_size=501))
+
+
+@pytest.mark.parametrize("across", [True, False, "best_fit"])
+@pytest.mark.parametrize("end", [END, None])
+def test_documents_of_an_index_are_kept_apart_with_and_without_an_end(
+    tmp_path: Path, end: int | None, across: bool | str
+) -> None:
+    """Every other document lacks the end, as Megatron writes them without ``--append-eod``."""
+    starts, ids = np.cumsum(LENGTHS) - LENGTHS, np.arange(LENGTHS.sum(), dtype="<i4")
+    if end is not None:
+        ids[np.cumsum(LENGTHS)[::2] - 1] = end
+    path = megatron(tmp_path)
+    ids.tofile(path.with_suffix(".bin"))
+    tokens = open_tokens(path, end_of_document=end)
+    reading = outofcore.reading(tokens, seq_len=64, across_documents=across, reset_at_documents=True)
+    pairs = set()
+    for batch in outofcore.loader(tokens, tensors=reading, shuffle=False, phase=False):
+        rows = [batch[name].numpy() for name in ("inputs", "targets", "positions", "segments")]
+        for inputs, targets, positions, segments in zip(*rows, strict=True):
+            for segment in np.unique(segments):
+                own = segments == segment
+                assert positions[own].tolist() == list(range(own.sum()))
+                plain = inputs[own & ((inputs != end) | (targets != -100))]
+                documents = np.searchsorted(starts, plain[plain != end], "right")
+                # An id counts the tokens, so it names its document; the end opens the next one.
+                assert len(np.unique(documents)) <= 1
+            counted = targets != -100
+            pairs |= set(zip(inputs[counted].tolist(), targets[counted].tolist(), strict=True))
+    plain = {pair for pair in pairs if end not in pair}
+    inside = {(token, token + 1) for token in range(len(ids) - 1) if end not in (ids[token], ids[token + 1])}
+    assert plain <= inside - {(start - 1, start) for start in starts.tolist()}
+    assert len(plain) > 0.5 * len(inside)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,8 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
 
 
 # Arguments of what is read in place, and what they are where they are not given.
-_IN_PLACE = {"axis": 0, "rows": None, "splits": None, "strict": False, "dtype": None, "end_of_document": None}
+_OF_TOKENS = ("dtype", "end_of_document", "vocab_size", "rows", "splits")
+_IN_PLACE = {"axis": 0, "strict": False, **dict.fromkeys(_OF_TOKENS)}
 
 
 def _of_place(root: object, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def opened(value: object, fields: Sequence[str] | None = None, **given: Any) -> 
     """A store, opened if its folder or address is given; others as for :func:`open_zarr`, :func:`open_tokens`."""
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
-        return open_tokens(value, **_of_place(value, ("dtype", "end_of_document", "rows", "splits"), given))
+        return open_tokens(value, **_of_place(value, _OF_TOKENS, given))
     if isinstance(value, str | Path):
         try:
             stored = open_store(value)

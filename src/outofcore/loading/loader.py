@@ -100,6 +100,7 @@ def loader(
     strict: bool = False,
     dtype: str | None = None,
     end_of_document: int | None = None,
+    vocab_size: int | None = None,
     **unknown: Never,
 ) -> Loader:
     """Batches of a split.
@@ -191,7 +192,7 @@ def loader(
     axis, strict
         Of a Zarr that outofcore did not write: which axis is that of the samples, and whether missing chunks are
         refused, as :func:`outofcore.open_zarr` describes.
-    dtype, end_of_document
+    dtype, end_of_document, vocab_size
         Of a file of token ids that outofcore did not write, such as ``train.bin``, as :func:`outofcore.open_tokens`
         describes.
     rows, splits
@@ -235,6 +236,7 @@ def loader(
         strict=strict,
         dtype=dtype,
         end_of_document=end_of_document,
+        vocab_size=vocab_size,
     )
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
     refuse_unknown("loader()", list(signature(loader).parameters), unknown, [store.domain for store in stores])

@@ -37,16 +37,16 @@ class Packs:
             self._at, self._pieces = np.zeros(entries + 1, np.int64), np.empty((pieces, 2), np.int32)
             done = _pack(starts, lengths, origins, length, self.firsts, self.ends, self._at, self._pieces)
             entries, pieces = done[:2].tolist()
-        self.samples, self.filled, self.extent = map(int, done[2:])
+        self.samples, self.filled, self.extent, self.opening = map(int, done[2:])
         self.bytes = self._at.nbytes + self._pieces.nbytes
         self.runs_bytes = 16 * (int(np.diff(self._at).max(initial=0)) + 1) + length  # most of a sample
 
     def report(self) -> str:
-        """How full the windows are, and how many sequences are cut."""
+        """How full the windows are, how many sequences are cut, and how many rows are no targets."""
         return (
             f"best fit: sequences fill {self.filled / max(self.samples * self.length, 1):.2%} of the windows, the rest "
             f"is padding; {self.cut:,} of {self.sequences:,} ({self.cut / max(self.sequences, 1):.1%}) are longer than "
-            "a window and cut, no others"
+            f"a window and cut, no others; {self.opening:,} begin a window, so that their first rows are no targets"
         )
 
     def runs(self, first: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
@@ -76,11 +76,14 @@ class Packs:
 def _pack(
     starts: Ints, lengths: Ints, origins: Ints, length: int, firsts: Ints, ends: Ints, at: Ints, pieces: Pieces
 ) -> Ints:
-    """Fill the tables unless they are empty; returns entries, pieces, samples, filled rows, and most rows of one."""
+    """Fill the tables unless they are empty.
+
+    Returns entries, pieces, samples, filled rows, most rows of one, and sequences that begin a window.
+    """
     stretch, step = STRETCH * length, length - 1
     most = min(stretch, 2 * len(starts)) + 1
     rows, sizes = np.empty(most, np.int64), np.empty(most, np.int64)  # of the pieces of a stretch, in order
-    done = np.zeros(5, np.int64)
+    done = np.zeros(6, np.int64)
     count, store, last = 0, 0, np.int64(-1)
     for sequence in range(len(starts)):
         while store + 1 < len(origins) and starts[sequence] >= origins[store + 1]:
@@ -125,6 +128,7 @@ def _fit(rows: Ints, sizes: Ints, length: int, firsts: Ints, ends: Ints, at: Int
         if window[piece] != first:
             first = window[piece]
             samples = max(1, (size - 1) // (length - 1))
+            done[5] += sizes[piece] > 0
             done[2] += samples
             done[3] += (samples - 1) * length
             if len(firsts):

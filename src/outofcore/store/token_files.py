@@ -1,15 +1,17 @@
 """Files of token ids that other programs wrote, read in place as an unsealed store of text.
 
-nanoGPT (``.bin``: ids alone), llm.c and modded-nanogpt (``.bin``: 1,024 bytes of header, then ids), Megatron-LM
-(``.bin`` and ``.idx``), datatrove (``.ds`` and ``.ds.index``) and NumPy (``.npy``). Ids are little-endian.
+nanoGPT (``.bin``: ids alone), llm.c and modded-nanogpt (``.bin``: 256 words of header, then ids), lit-gpt (``.bin``: 24
+bytes of header), Megatron-LM (``.bin`` and ``.idx``), datatrove (``.ds`` and ``.ds.index``) and NumPy (``.npy``). Ids
+are little-endian. A file without a header is read as flat ids only if it does not begin like one of another kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +23,38 @@ from outofcore.system.descriptors import Descriptor
 
 CHUNK_ROWS = 65_536
 SUFFIXES = (".bin", ".idx", ".ds", ".npy")
-_LLM_C, _LLM_C_BYTES = 20_240_520, 1024
-_LLM_C_DTYPES = {1: "<u2", 7: "<u4"}  # by the version of the header
 _MEGATRON, _MEGATRON_BYTES = b"MMIDIDX\x00\x00", 34
-_MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+_MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # lit-gpt has the same codes
 
 Ints = npt.NDArray[np.int64]
+
+
+class Header(NamedTuple):
+    """A header in front of the ids, all of it little-endian."""
+
+    magic: bytes
+    version: tuple[int, int]  # place and bytes
+    dtypes: Mapping[int, str]  # by the version, or by the code of the dtype, if that has a place
+    code: int | None  # place of that code, a byte
+    tokens: tuple[int, int]  # place and bytes of the number of ids
+    bytes: int
+
+
+# dev/data/data_common.py of llm.c: GPT-2 and Llama 3. packed_dataset.py of lit-gpt.
+_HEADERS = (
+    Header((20_240_520).to_bytes(4, "little"), (4, 4), {1: "<u2"}, None, (8, 4), 1024),
+    Header((20_240_801).to_bytes(4, "little"), (4, 4), {7: "<u4"}, None, (8, 4), 1024),
+    Header(b"LITPKDS", (7, 8), _MEGATRON_DTYPES, 15, (16, 8), 24),
+)
+_OTHERS = {
+    (20_240_522).to_bytes(4, "little"): "llm.c's examples of an evaluation, which are not one run of tokens",
+    b"MMIDIDX": "an index of Megatron-LM",
+    b"TNTIDX": "an index of an early Megatron-LM",
+    b"\x93NUMPY": "a .npy",
+    b"PK\x03\x04": "a zip",
+    b"PAR1": "Parquet",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+}
 
 
 @dataclass(frozen=True)
@@ -45,11 +73,12 @@ class TokenArray(Array):
     codec_name = "none"
     attributes: Mapping[str, Any] = {}
 
-    def __init__(self, path: Path, file: Descriptor, ids: Ids, rows: range) -> None:
+    def __init__(self, path: Path, file: Descriptor, ids: Ids, rows: range, vocabulary: int | None) -> None:
         self.root, self.path, self.name = path, "tokens", "tokens"
         self.shape, self.dtype = (len(rows),), ids.dtype
         self.chunk_rows = self.shard_rows = CHUNK_ROWS
         self._file, self._begin = file, ids.offset + rows.start * ids.dtype.itemsize
+        self._first, self._vocabulary = rows.start, vocabulary
 
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
         first = number * self.chunk_rows * self.row_bytes
@@ -60,23 +89,37 @@ class TokenArray(Array):
             raise DamagedStore(message)
         count = length // self.row_bytes
         out[:count], out[count:] = np.frombuffer(content, self.dtype), 0
+        if self._vocabulary is not None:
+            self._check(out[:count], number * self.chunk_rows)
         return length
+
+    def _check(self, ids: npt.NDArray[Any], first: int) -> None:
+        """Raise DamagedStore at an id that is not in the vocabulary."""
+        if len(ids) and (ids.max() >= self._vocabulary or ids.min() < 0):
+            place = int(np.argmax((ids >= self._vocabulary) | (ids < 0)))
+            message = (
+                f"{self.root}: token {self._first + first + place:,} has the id {int(ids[place])}, expected one below "
+                f"vocab_size={self._vocabulary}: is the dtype {self.dtype.name}, and is it this tokenizer's?"
+            )
+            raise DamagedStore(message)
 
 
 class TokenFile(Unsealed):
     """A file of token ids; made by :func:`open_tokens`."""
 
-    def __init__(self, path: Path, ids: Ids, end: int | None, splits: Mapping[str, range], arguments: Any) -> None:
+    def __init__(self, path: Path, ids: Ids, splits: Mapping[str, range], arguments: Mapping[str, Any]) -> None:
+        end = arguments["end_of_document"]
         attributes = {"row": "token", "sequence": "document", "dtype": ids.dtype.name, "end_id": end}
         facts = [ids.dtype.str, ids.offset, ids.count, end]
-        super().__init__(path, "text", attributes, splits, CHUNK_ROWS, facts)
+        super().__init__(path, "text", attributes | {"indexed": ids.ends is not None}, splits, CHUNK_ROWS, facts)
         self._file, self._ids, self._end, self._arguments = Descriptor(path), ids, end, arguments
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_tokens, self._arguments
+        return partial(open_tokens, **self._arguments), ()
 
     def fields(self, rows: range) -> dict[str, TokenArray]:
-        return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows)}
+        vocabulary = self._arguments["vocab_size"]
+        return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows, vocabulary)}
 
     def lengths(self, rows: range) -> Ints:
         """Tokens of each document, as its index tells, or the id that ends one; without either they are one."""
@@ -102,6 +145,7 @@ def open_tokens(
     end_of_document: int | None = None,
     rows: tuple[int, int] | None = None,
     splits: Mapping[str, float] | None = None,
+    vocab_size: int | None = None,
 ) -> TokenFile:
     """Open a file of token ids that another program wrote, to read it in place as a store of text.
 
@@ -113,7 +157,7 @@ def open_tokens(
     Parameters
     ----------
     path
-        A ``.bin`` of nanoGPT, llm.c or Megatron-LM (with its ``.idx``), a ``.ds`` of datatrove (with its
+        A ``.bin`` of nanoGPT, llm.c, lit-gpt or Megatron-LM (with its ``.idx``), a ``.ds`` of datatrove (with its
         ``.ds.index``), or a flat ``.npy``.
     dtype
         Of the ids, such as ``"uint16"``; needed where no header or index tells it.
@@ -123,11 +167,13 @@ def open_tokens(
         First token and end of what is read as the split ``train``; None for all.
     splits
         Shares of further splits, such as ``{"val": 0.1}``: contiguous tokens at the end, whole chunks of 65,536.
+    vocab_size
+        Number of ids of the tokenizer: an id that is not below it is an error; None if it is not known.
 
     Raises
     ------
     StoreError
-        If there is no such file, or it is of no such kind.
+        If there is no such file, or it is of no such kind; DamagedStore, also later, at an id beyond ``vocab_size``.
     ParamsError
         If the dtype is missing or another one, or rows or splits do not fit.
     """
@@ -159,7 +205,11 @@ def open_tokens(
         message = f"{place}: has no tokens"
         raise StoreError(message)
     parts = split_rows(place, ids.count, CHUNK_ROWS, rows, splits)
-    return TokenFile(place, ids, end_of_document, parts, (path, dtype, end_of_document, rows, splits))
+    arguments = {"path": path, "dtype": dtype, "end_of_document": end_of_document, "rows": rows, "splits": splits}
+    tokens = TokenFile(place, ids, parts, arguments | {"vocab_size": vocab_size})
+    if vocab_size is not None:
+        tokens.fields(range(ids.count))["tokens"].read(0, min(ids.count, CHUNK_ROWS))
+    return tokens
 
 
 def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
@@ -176,17 +226,50 @@ def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
         return _whole(path, size, 0, np.dtype("<u4" if wide else "<u2"), ends)
     if path.with_suffix(".idx").exists():
         return _megatron(path, size)
-    head = np.fromfile(path, "<i4", 3)
-    if len(head) == 3 and head[0] == _LLM_C and head[1] in _LLM_C_DTYPES:
-        ids = _whole(path, size, _LLM_C_BYTES, np.dtype(_LLM_C_DTYPES[int(head[1])]))
-        if ids.count != head[2]:
-            message = f"its header says {head[2]:,} tokens, there are {ids.count:,}"
-            raise ValueError(message)
-        return ids
+    with path.open("rb") as file:
+        head = file.read(1024)
+    for header in _HEADERS:
+        if head.startswith(header.magic):
+            return _after(header, head, path, size)
+    _refuse_headers(head, size)
     if given is None:
         message = f"dtype: {path} does not tell that of its ids: give it, such as dtype='uint16'"
         raise ParamsError(message)
     return _whole(path, size, 0, given)
+
+
+def _number(head: bytes, place: int, size: int) -> int:
+    return int.from_bytes(head[place : place + size], "little")
+
+
+def _after(header: Header, head: bytes, path: Path, size: int) -> Ids:
+    """The ids behind a header; raises ValueError for another version, or another number of ids."""
+    version, count = _number(head, *header.version), _number(head, *header.tokens)
+    code = version if header.code is None else _number(head, header.code, 1)
+    if code not in header.dtypes or (header.code is not None and version != 1):
+        message = f"it begins with {header.magic!r}, version {version}, dtype {code}, which is not known"
+        raise ValueError(message)
+    ids = _whole(path, size, header.bytes, np.dtype(header.dtypes[code]))
+    if ids.count != count:
+        message = f"its header says {count:,} tokens, there are {ids.count:,}"
+        raise ValueError(message)
+    return ids
+
+
+def _refuse_headers(head: bytes, size: int) -> None:
+    """Raise ValueError if a file does not begin with ids, as far as that can be seen."""
+    for magic, kind in _OTHERS.items():
+        if head.startswith(magic):
+            message = f"it begins with {magic!r}: {kind}"
+            raise ValueError(message)
+    words = np.frombuffer(head[: len(head) // 4 * 4], "<i4")
+    if len(words) < 256 or words[16:].any() or not words[0]:
+        return
+    follow = {(size - 1024) // width for width in (2, 4)}
+    if 20_200_101 <= words[0] <= 20_991_231 or follow & set(words[1:8].tolist()):
+        shown = ", ".join(map(str, words[: int(np.flatnonzero(words)[-1]) + 1].tolist()))
+        message = f"it begins with a header of 256 words that is not known: {shown}, then zeros"
+        raise ValueError(message)
 
 
 def _whole(path: Path, size: int, offset: int, dtype: np.dtype[Any], ends: Ints | None = None) -> Ids:

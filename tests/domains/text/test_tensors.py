@@ -32,6 +32,14 @@ def test_targets_that_are_not_valid_are_ignored():
     assert all(torch.equal(batch[name], there[name]) for name in batch)
 
 
+def test_a_rest_does_not_follow_the_end_of_another_document():
+    rows = {"tokens": np.array([[5, 6, 0, 8, 9, 0, 0, 0]], np.uint16), "valid": np.ones((1, 8), bool)}
+    rows["valid"][0, [3, 6, 7]] = False  # the rest 8, 9, 0 shares its 8 with a window before; then padding
+    batch = TextReading(end=0)(rows, GENERATOR)
+    assert batch["positions"].tolist() == [[0, 1, 2, 0, 1, 2, 0]]
+    assert batch["segments"].tolist() == [[0, 0, 0, 1, 1, 1, 2]]
+
+
 @given(rows=st.lists(st.lists(st.integers(0, 3), min_size=8, max_size=8), min_size=1, max_size=4))
 def test_places_begin_again_after_each_end(rows):
     batch = TextReading(end=0)({"tokens": np.array(rows, np.uint16)}, GENERATOR)
