@@ -77,6 +77,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "9490882a30f20fcc47f5c9c25d1eba6e7cf52dc3e7db57d5ccaf57e16389553e",
             "none": "44c264189509d64bd8a39558490faaaf304d42b52e23f4da81be314f2390d998",
         },
+        5: {
+            "zstd": "d93a97bd38294579bd289174b0c59bf2887513fcb500a82a7afd09b0fa47bae8",
+            "none": "af4b78dd490df84dfc959bed357c9763f4ef8d312176a1967513dbf028e9a3a7",
+        },
     },
     "text": {
         1: {

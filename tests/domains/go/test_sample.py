@@ -30,7 +30,8 @@ def test_it_holds_what_real_files_are_full_of(sample: Path) -> None:
     assert set(told["size"]) == {9, 19}
     rules = (HandicapRule.NONE, HandicapRule.ROOT, HandicapRule.LATER_NODE)
     assert set(told["handicap_rule"]) == set(rules)
-    assert set(told["komi_rule"]) == {KomiRule.AS_WRITTEN, KomiRule.HUNDREDTHS, KomiRule.DOUBLED}
+    rules_of_komi = {KomiRule.AS_WRITTEN, KomiRule.HUNDREDTHS, KomiRule.DOUBLED, KomiRule.CONTRADICTED}
+    assert set(told["komi_rule"]) == rules_of_komi
     assert {player.name for player in PLAYERS} < set(told["black"]) | set(told["white"])
     assert len(converted.keys) - len(set(converted.keys)) == len(PLAYERS) * (len(PLAYERS) - 1) // 2
     assert converted.counts["passes"] > 0

@@ -181,21 +181,24 @@ def test_through_the_loader(store: Store, store_section: GoSection, features: An
         assert np.array_equal(np.concatenate([batch[name].numpy() for batch in told]), tensor.numpy())
 
 
+KATAGO_AREA, KATAGO_TERRITORY = "koPOSITIONALscoreAREAtaxNONEsui1", "koSIMPLEscoreTERRITORYtaxSEKIsui0"
 RECORDS = (
     "(;GM[1]SZ[9]KM[6.5]RU[Chinese]BR[3d]WR[2p]RE[B+3.5];B[cc];W[gg];B[];W[cg];B[gc];W[];B[ee];W[dd])",
     "(;GM[1]SZ[9]KM[0]HA[2]AB[cc][gg]RU[Japanese]BR[5k]RE[W+R];W[cg];B[gc];W[ee];B[ed])",
     "(;GM[1]SZ[7]KM[7]RE[Draw];B[cc];W[ee];B[ec])",
     "(;GM[1]SZ[9]RE[?];B[aa];W[bb])",
+    f"(;GM[1]SZ[9]KM[7]RU[{KATAGO_AREA}]RE[W+R];B[cc];W[ee])",
+    f"(;GM[1]SZ[9]KM[6.5]RU[{KATAGO_TERRITORY}]RE[B+R];B[cc];W[gg])",
 )
 
 
-def test_katago8_and_the_outcome_are_those_that_sgfmill_reads(tmp_path: Path) -> None:
+def test_planes8_and_the_outcome_are_those_that_sgfmill_reads(tmp_path: Path) -> None:
     (tmp_path / "games.sgf").write_text("\n".join(RECORDS))
     settings = {"filters": {"sizes": [7, 9]}, "splits": {"val": 0, "test": 0}}
     outofcore.convert("go", tmp_path / "games.sgf", tmp_path / "go.zarr", **settings)
-    tensors = outofcore.reading(tmp_path / "go.zarr", features="katago8", value=True)
+    tensors = outofcore.reading(tmp_path / "go.zarr", features="planes8", value=True)
     (batch,) = outofcore.loader(tmp_path / "go.zarr", "train", 64, shuffle=False, tensors=tensors)
-    named = {"Chinese": 1, "Japanese": -1}
+    named = {"Chinese": 1, "Japanese": -1, KATAGO_AREA: 1, KATAGO_TERRITORY: -1}
     ranks = {"3d": 0.3, "2p": 1.1, "5k": -0.4}
     at = 0
     for record in RECORDS:
@@ -220,7 +223,8 @@ def test_katago8_and_the_outcome_are_those_that_sgfmill_reads(tmp_path: Path) ->
             expected = [float(back < len(before) and before[back] is None) for back in range(5)]
             expected += [0, 1] if komi is None else [-sign * komi / 20, 0]
             expected += [(2 if root.has_property("HA") else 0) / 9]
-            expected += [named.get(root.get("RU") if root.has_property("RU") else "", 0)]
+            scoring = named.get(root.get("RU") if root.has_property("RU") else "", 0)
+            expected += [scoring, float(not scoring)]
             expected += [each for side in sides for each in ((0, 1) if side is None else (side, 0))]
             np.testing.assert_allclose(batch["globals"][at].numpy(), expected, atol=1e-6)
             result = root.get("RE")

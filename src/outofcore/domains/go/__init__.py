@@ -15,7 +15,7 @@ class Go(Domain):
     suffixes = (".sgf",)
     section = GoSection
     packages = ("sgfmill",)
-    bytes_version = 4
+    bytes_version = 5
 
     def check_trainable(self, section: GoSection, store: Sequenced) -> None:
         """Also for its players, where the task tells them apart."""

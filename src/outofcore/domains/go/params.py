@@ -61,10 +61,10 @@ class FilterSection(Filters):
 class TensorSection(Section):
     """How positions become tensors; changes no byte of the store."""
 
-    features: Literal["planes3", "alphagozero18", "katago8"] = Field(
+    features: Literal["planes3", "alphagozero18", "planes8"] = Field(
         "planes3",
         description="planes3: own stones, the opponent's, the ko point; alphagozero18: own and the opponent's stones "
-        "now and 7 moves back, and two planes for the side to move; katago8: planes3 and the last five moves, and "
+        "now and 7 moves back, and two planes for the side to move; planes8: planes3 and the last five moves, and "
         "globals: passes, komi, handicap, ranks, rules",
     )
     value: bool = Field(default=False, description="also who won and by how much, and a network that learns both")

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset, Scoring
 from outofcore.domains.go.sgf.names import NameRule
 from outofcore.raw.files import RawFile
 from outofcore.store.schema import Field, Schema
@@ -82,6 +82,7 @@ def _sequences() -> tuple[Field, ...]:
         Field(name="handicap_stated", dtype="int16", doc="HA as in the file; -1: missing, or no number"),
         Field(name="handicap_rule", dtype="uint8", doc="how the handicap was found", attributes=_codes(HandicapRule)),
         Field(name="rules", dtype="uint8", doc="ruleset (RU)", attributes=_codes(Ruleset)),
+        Field(name="scoring", dtype="uint8", doc="what is counted, by RU", attributes=_codes(Scoring)),
         Field(name="winner", dtype="int8", doc="1 Black, -1 White, 0 nobody or unknown"),
         Field(name="result", dtype="uint8", doc="how the game ended (RE)", attributes=_codes(ResultKind)),
         Field(name="margin", dtype="float32", fill=0.0, doc="points that the winner was ahead; NaN where not counted"),

@@ -12,7 +12,7 @@ import torch
 
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
-from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind, Ruleset
+from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind, Scoring
 from outofcore.domains.go.symmetry import SYMMETRIES, on_boards, tables
 from outofcore.domains.go.widening import HistoryRows, Tensors, widen
 from outofcore.domains.reading import Draws
@@ -21,22 +21,20 @@ from outofcore.system.recycling import Recycler
 
 HISTORY = 8
 RECENT = 5
-_AREA = (Ruleset.CHINESE, Ruleset.AGA, Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR)
-_TERRITORY = (Ruleset.JAPANESE, Ruleset.KOREAN)
-_BOARDS = {"planes3": 1, "alphagozero18": HISTORY, "katago8": 1}
-_RECENT = {"planes3": 0, "alphagozero18": -1, "katago8": RECENT}
+_BOARDS = {"planes3": 1, "alphagozero18": HISTORY, "planes8": 1}
+_RECENT = {"planes3": 0, "alphagozero18": -1, "planes8": RECENT}
 """Moves that have a plane each, after that of the ko point; -1: two planes of the side to play instead."""
 _TARGETS = ("winner", "result", "margin")
-_FACTS = ("komi", "handicap", "black_rank", "white_rank", "rules")
+_FACTS = ("komi", "handicap", "black_rank", "white_rank", "scoring")
 GLOBALS = (
     *(f"pass_{back}_back" for back in range(1, RECENT + 1)),
-    *("komi", "komi_unknown", "handicap", "area_scoring"),
+    *("komi", "komi_unknown", "handicap", "area_scoring", "scoring_unknown"),
     *("own_rank", "own_rank_unknown", "other_rank", "other_rank_unknown"),
 )
 """Numbers of a position under ``globals``, in order.
 
 As among KataGo's inputs: passes among the last five moves, komi in the view of the side to play in units of 20 points.
-Handicap in units of 9 stones; 1 for area scoring, -1 for territory scoring, 0 unknown; ranks in units of 10 dan (9 dan
+Handicap in units of 9 stones; 1 for area scoring, -1 for territory scoring; ranks in units of 10 dan (9 dan
 0.9, 1 dan 0.1, 1 kyu 0, 1 professional dan 1.0). What is unknown is 0, and its flag 1.
 """
 
@@ -75,7 +73,7 @@ class GoReading:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the games that it reads."""
-        facts = _FACTS if self.section.features == "katago8" else ()
+        facts = _FACTS if self.section.features == "planes8" else ()
         return (*(_TARGETS if self.section.value else ()), *facts)
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, torch.Tensor]:
@@ -88,9 +86,9 @@ class GoReading:
 
         Returns ``planes`` (batch, planes, frame, frame) uint8, side to play first: own stones, then the opponent's, now
         and for each earlier position; then for alphagozero18 two planes of the colour to play, for the others the ko
-        point, for katago8 also the last five moves, latest first. ``move`` (batch,) int64 is frame * frame for a pass;
+        point, for planes8 also the last five moves, latest first. ``move`` (batch,) int64 is frame * frame for a pass;
         ``to_play`` and ``number`` (preceding moves) are (batch,) int64; ``on_board`` (batch, frame, frame) uint8 if
-        boards differ in size; ``game`` (batch,) int64 with ``games``; ``globals`` (batch, 13) float32 for katago8, see
+        boards differ in size; ``game`` (batch,) int64 with ``games``; ``globals`` (batch, 14) float32 for planes8, see
         :data:`GLOBALS`. With the setting ``value`` also ``value`` (batch,) float32: 1 the side to play wins, -1 loses,
         0 draws, NaN unknown; and ``score`` (batch,) float32: the points that it is ahead in the end, NaN where they
         were not counted.
@@ -139,14 +137,15 @@ class GoReading:
             drawn, winner = of["result"] == ResultKind.DRAW, sign * of["winner"]
             for name, known in (("value", winner), ("score", winner * of["margin"])):
                 found[name] = np.where(winner != 0, known, np.where(drawn, 0, np.nan))
-        if self.section.features == "katago8":
+        if self.section.features == "planes8":
             back, number = 1 + np.arange(RECENT), state[..., MOVE_NUMBER]
             same = number[:, -1:] - number[:, -1 - back] == back
             passes = same & (rows["move"][:, -1 - back] == self.frame * self.frame)
+            scoring = of["scoring"]
             facts = (
                 *_known(-sign * of["komi"] / 20, np.isnan(of["komi"])),
                 of["handicap"] / 9,
-                np.isin(of["rules"], _AREA) - 1.0 * np.isin(of["rules"], _TERRITORY),
+                *_known(np.where(scoring == Scoring.AREA, 1, -1), scoring == Scoring.UNKNOWN),
                 *_rank(np.where(white, of["white_rank"], of["black_rank"])),
                 *_rank(np.where(white, of["black_rank"], of["white_rank"])),
             )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from outofcore.domains.go.sgf.header import handicap, openings, stated
-from outofcore.domains.go.sgf.meaning import HandicapRule
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule
 from outofcore.domains.go.sgf.reader import read_games
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import stones
@@ -58,6 +60,34 @@ def test_what_opens_each_game() -> None:
     ends = np.cumsum([len(game) for game in OPENINGS])
     games = read_games(b"".join(OPENINGS), np.concatenate(([0], ends[:-1])), ends)
     assert openings(games).tolist() == list(OPENINGS.values())
+
+
+@pytest.mark.parametrize(
+    ("stated_komi", "stated_result", "komi", "rule", "margin"),
+    [
+        ("3.75", "B+0.75", 7.5, KomiRule.DOUBLED, 1.5),
+        ("3.75", "B+1.5", 7.5, KomiRule.DOUBLED, 1.5),
+        ("375", "黑胜3/4子", 7.5, KomiRule.HUNDREDTHS_DOUBLED, 1.5),
+        ("7.5", "W+0.25", 7.5, KomiRule.AS_WRITTEN, 0.5),
+        ("0", "B+12", 0.0, KomiRule.AS_WRITTEN, 12.0),
+        ("6.5", "W+R", 6.5, KomiRule.AS_WRITTEN, math.nan),
+        ("6.5", "Draw", 6.5, KomiRule.AS_WRITTEN, 0.0),
+        ("0", "W+1.25", math.nan, KomiRule.CONTRADICTED, 2.5),
+        ("0", "W+0.5", math.nan, KomiRule.CONTRADICTED, 0.5),
+        ("7.5", "W+3", math.nan, KomiRule.CONTRADICTED, 3.0),
+        ("6.75", "B+0.5", math.nan, KomiRule.CONTRADICTED, 0.5),
+        ("six", "B+0.5", math.nan, KomiRule.UNREADABLE, 0.5),
+        ("0", "W+0.02", 0.0, KomiRule.AS_WRITTEN, math.nan),
+    ],
+)
+def test_komi_and_margin_of_one_game(
+    convert_text: ConvertText, stated_komi: str, stated_result: str, komi: float, rule: KomiRule, margin: float
+) -> None:
+    game = f"(;CA[UTF-8]SZ[19]KM[{stated_komi}]RE[{stated_result}];B[pd];W[dp])"
+    converted = convert_text(game.encode())
+    stored = [converted.sequences[name][0] for name in ("komi", "komi_rule", "komi_raw", "margin")]
+    np.testing.assert_equal(stored, [komi, rule, stated_komi, margin])
+    assert converted.counts[f"komi_{rule.name.lower()}"] == 1
 
 
 @pytest.mark.parametrize(

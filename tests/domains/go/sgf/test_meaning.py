@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outofcore.domains.go.sgf.meaning import (
+    SCORING,
     UNKNOWN_RANK,
     KomiRule,
     ResultKind,
     Ruleset,
+    Scoring,
     board_size,
     date,
     komi,
@@ -121,8 +123,14 @@ def test_komi(raw: bytes, points: float, rule: KomiRule) -> None:
         ("持碁", 0, ResultKind.DRAW, 0.0),
         ("無勝負", 0, ResultKind.VOID, None),
         ("黑白", 0, ResultKind.UNKNOWN, None),
-        ("B+3/4", 1, ResultKind.SCORE, 0.75),
-        ("B+1 3/4", 1, ResultKind.SCORE, 1.75),
+        ("B+3/4", 1, ResultKind.SCORE, 1.5),
+        ("B+1 3/4", 1, ResultKind.SCORE, 3.5),
+        ("W+1.25", -1, ResultKind.SCORE, 2.5),
+        ("W+¼", -1, ResultKind.SCORE, 0.5),
+        ("B+0.75", 1, ResultKind.SCORE, 1.5),
+        ("B+20,25", 1, ResultKind.SCORE, 40.5),
+        ("黑胜0.75子", 1, ResultKind.SCORE, 1.5),
+        *((f"W+{number}", -1, ResultKind.WIN, None) for number in ("0.02", "1/3", "6.3", "0.3子", "1000.5")),
         ("W+3½", -1, ResultKind.SCORE, 3.5),
         ("W+½", -1, ResultKind.SCORE, 0.5),
         ("B+2 points", 1, ResultKind.SCORE, 2.0),
@@ -247,17 +255,23 @@ def test_nothing_is_too_odd(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "suicide", "superko"),
+    ("raw", "suicide", "superko", "scoring"),
     [
-        (b"koPOSITIONALscoreAREAtaxNONEsui1", True, 1),
-        (b"koSITUATIONALscoreTERRITORYtaxSEKIsui0button1", False, 2),
-        (b"koSIMPLEscoreAREAtaxALLsui0whbN", False, 0),
-        (b"Tromp-Taylor", True, 1),
-        (b"Japanese", False, 0),
+        (b"koPOSITIONALscoreAREAtaxNONEsui1", True, 1, Scoring.AREA),
+        (b"koSITUATIONALscoreTERRITORYtaxSEKIsui0button1", False, 2, Scoring.TERRITORY),
+        (b"koSIMPLEscoreAREAtaxALLsui0whbN", False, 0, Scoring.AREA),
+        (b"Tromp-Taylor", True, 1, Scoring.AREA),
+        (b"Japanese", False, 0, Scoring.TERRITORY),
+        (b"house rules", False, 0, Scoring.UNKNOWN),
     ],
 )
-def test_rules_decide_suicide_and_repetition(raw: bytes, suicide: bool, superko: int) -> None:
-    assert rules(raw)[1:] == (suicide, superko)
+def test_rules_decide_suicide_repetition_and_scoring(raw: bytes, suicide: bool, superko: int, scoring: Scoring) -> None:
+    assert rules(raw)[1:] == (suicide, superko, scoring)
+
+
+def test_each_named_ruleset_states_how_it_scores() -> None:
+    unstated = {ruleset for ruleset in Ruleset if ruleset not in SCORING}
+    assert unstated == {Ruleset.UNKNOWN, Ruleset.KATAGO}
 
 
 def test_small_hundredths_of_fox() -> None:

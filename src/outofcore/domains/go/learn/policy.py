@@ -97,7 +97,7 @@ class PolicyTask(MovePrediction):
     def __init__(self, reading: GoReading, size: tuple[int, int], frequencies: npt.NDArray[np.int64]) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
         self.reach, self.frame, self.sizes = reading.reach, reading.frame, reading.sizes
-        numbers = len(GLOBALS) if reading.section.features == "katago8" else 0
+        numbers = len(GLOBALS) if reading.section.features == "planes8" else 0
         value = reading.section.value
         self.network = PolicyNetwork(planes(reading.section), reading.frame, size, numbers, value=value)
 

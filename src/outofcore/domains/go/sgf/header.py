@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.sgf import meaning
-from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset, Scoring
 from outofcore.domains.go.sgf.names import NameRule, decode
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, PROPERTIES, WHITE, MainLines
 from outofcore.system.compilation import kernel
@@ -42,6 +43,7 @@ class Header(NamedTuple):
     handicap_rule: HandicapRule
     handicap_stated: int
     rules: Ruleset
+    scoring: Scoring
     winner: int
     result: ResultKind
     margin: float
@@ -69,8 +71,10 @@ def read_header(
     size, named = meaning.board_size(values[_SZ]), stated(values[_HA])
     komi, komi_rule = meaning.komi(values[_KM], fox=fox)
     stones, handicap_rule = handicap(named, facts)
-    ruleset, suicide, superko = meaning.rules(values[_RU])
-    winner, result, margin = meaning.result(text(values[_RE])[0][0])
+    ruleset, suicide, superko, scoring = meaning.rules(values[_RU])
+    outcome = meaning.result(text(values[_RE])[0][0])
+    if meaning.contradict(komi, outcome):
+        komi, komi_rule = math.nan, KomiRule.CONTRADICTED
     return Header(
         black=black,
         white=white,
@@ -87,9 +91,10 @@ def read_header(
         handicap_rule=handicap_rule,
         handicap_stated=named,
         rules=ruleset,
-        winner=winner,
-        result=result,
-        margin=margin,
+        scoring=scoring,
+        winner=outcome.winner,
+        result=outcome.kind,
+        margin=outcome.margin,
         date=meaning.date(values[_DT]),
         suicide=suicide,
         superko=superko,

@@ -33,7 +33,7 @@ _DRAWN = ("0", "draw", "jigo", "tie", "和棋", "和局", "平局", "持碁", "�
 _NO_RESULT = ("void", "無勝負", "无胜负", "无勝負", "무효")
 _LARGEST_KOMI = 625.0
 _LARGEST_MARGIN = 1000.0
-_MOST_STONES = 5
+_LARGEST_KOMI_IN_STONES = 5.0
 
 UNKNOWN_RANK = -128
 PROFESSIONAL = 100
@@ -51,6 +51,8 @@ class KomiRule(IntEnum):
     DOUBLED = 4
     """3.75 is 7.5: stones as area counting halves them."""
     UNREADABLE = 5
+    CONTRADICTED = 6
+    """Readable, but RE states a margin that no game with this komi has: unknown."""
 
 
 class HandicapRule(IntEnum):
@@ -100,10 +102,29 @@ class Ruleset(IntEnum):
     """Rules spelled out as KataGo does: koPOSITIONALscoreAREAtaxNONEsui1."""
 
 
+class Scoring(IntEnum):
+    """What is counted at the end of a game."""
+
+    UNKNOWN = 0
+    AREA = 1
+    """Stones and surrounded points."""
+    TERRITORY = 2
+    """Surrounded points and prisoners."""
+
+
 SUICIDE_ALLOWED = frozenset((Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR))
 SUPERKO = {Ruleset.CHINESE: 1, Ruleset.AGA: 2, Ruleset.NEW_ZEALAND: 2, Ruleset.TROMP_TAYLOR: 1}
 """1: no position twice; 2: no position twice with the same side to move. Other rulesets have only simple ko."""
-_KATAGO = re.compile(r"ko(simple|positional|situational|spight)score(?:area|territory)tax\w*?sui([01])", re.IGNORECASE)
+SCORING = {
+    Ruleset.JAPANESE: Scoring.TERRITORY,
+    Ruleset.KOREAN: Scoring.TERRITORY,
+    Ruleset.CHINESE: Scoring.AREA,
+    Ruleset.AGA: Scoring.AREA,
+    Ruleset.NEW_ZEALAND: Scoring.AREA,
+    Ruleset.ING: Scoring.AREA,
+    Ruleset.TROMP_TAYLOR: Scoring.AREA,
+}
+_KATAGO = re.compile(r"ko(simple|positional|situational|spight)score(area|territory)tax\w*?sui([01])", re.IGNORECASE)
 _RULESETS = {
     "japanese": Ruleset.JAPANESE,
     "japan": Ruleset.JAPANESE,
@@ -137,6 +158,7 @@ class StatedRules(NamedTuple):
     ruleset: Ruleset
     suicide: bool  # allowed
     superko: int  # see SUPERKO
+    scoring: Scoring
 
 
 @lru_cache(maxsize=4096)
@@ -169,6 +191,15 @@ def points(text: str) -> tuple[float, str]:
     return 2 * value if unit == "子" else value, rest  # area counting halves points
 
 
+def quarters_doubled(value: float, most: float = math.inf) -> tuple[float, bool]:
+    """Points of a number in KM or RE, and whether it was doubled.
+
+    Area counting halves points, so quarters up to ``most`` are stones (子): 3.75 stones are 7.5 points.
+    """
+    in_stones = value % 0.5 == 0.25 and value < most
+    return (2 * value, True) if in_stones else (value, False)
+
+
 def _plain(text: str) -> str:
     return text.strip() if set(text) & set(_SIGNS) else unicodedata.normalize("NFKC", text).strip()
 
@@ -177,9 +208,9 @@ def _plain(text: str) -> str:
 def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
     """Points given to White, and the rule used.
 
-    Some servers write hundredths, and area counting uses half the points: 7.5 points are 3.75 stones. Whole multiples
-    of 25 from 50 on (in files of Fox: from 25 on), and quarters below 5 stones, can have no other meaning: nobody
-    gives so many points in such steps without a decimal point. The sign is White's or Black's favour as usual.
+    Some servers write hundredths, and area counting halves points, see :func:`quarters_doubled`. Whole multiples of 25
+    from 50 on (in files of Fox: from 25 on), and quarters below 5 stones, can have no other meaning: nobody gives so
+    many points in such steps without a decimal point. The sign is White's or Black's favour as usual.
     """
     if not raw.strip():
         return math.nan, KomiRule.MISSING
@@ -190,14 +221,13 @@ def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
     if math.isnan(value) or rest or len(text) - len(plain) > 2:
         return math.nan, KomiRule.UNREADABLE
     if plain.isdecimal() and (25 if fox else 50) <= value <= 1000 and value % 25 == 0:
-        if value < 100 * _MOST_STONES and (value % 50 or value == 350):
+        if value < 100 * _LARGEST_KOMI_IN_STONES and (value % 50 or value == 350):
             return sign * value / 50, KomiRule.HUNDREDTHS_DOUBLED
         return sign * value / 100, KomiRule.HUNDREDTHS
-    if value % 0.5 == 0.25 and value < _MOST_STONES:
-        return sign * value * 2, KomiRule.DOUBLED
+    value, is_doubled = quarters_doubled(value, _LARGEST_KOMI_IN_STONES)
     if not value <= _LARGEST_KOMI:
         return math.nan, KomiRule.UNREADABLE
-    return (sign * value if value else 0.0), KomiRule.AS_WRITTEN
+    return (sign * value if value else 0.0), KomiRule.DOUBLED if is_doubled else KomiRule.AS_WRITTEN
 
 
 @lru_cache(maxsize=4096)
@@ -220,10 +250,16 @@ def result(text: str) -> GameResult:
     for prefix, kind in (("r", ResultKind.RESIGNATION), ("t", ResultKind.TIME), ("f", ResultKind.FORFEIT)):
         if how.startswith(prefix) or _HOW[kind.name].search(how):
             return GameResult(winner, kind, math.nan)
-    margin, rest = points(how)
-    if 0 < margin <= _LARGEST_MARGIN and not _MORE.match(rest):
+    value, rest = points(how)
+    margin, _ = quarters_doubled(value)
+    if 0 < margin <= _LARGEST_MARGIN and margin % 0.5 == 0 and not _MORE.match(rest):
         return GameResult(winner, ResultKind.SCORE, margin)
     return GameResult(winner, ResultKind.WIN, math.nan)
+
+
+def contradict(komi: float, result: GameResult) -> bool:
+    """Whether no game with this komi ends with this margin: without komi, boards are counted in whole points."""
+    return result.kind is ResultKind.SCORE and (komi + result.margin) % 1 > 0  # False if komi is unknown
 
 
 def _winner(text: str) -> int:
@@ -279,13 +315,13 @@ def _number(numeral: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def rules(raw: bytes) -> StatedRules:
-    """The ruleset named by RU, and what it says about suicide and repetition."""
+    """The ruleset named by RU, and what it says about suicide, repetition and scoring."""
     text = raw.decode("latin-1")
     spelled = _KATAGO.match(text.strip())
     if spelled:
-        return StatedRules(
-            Ruleset.KATAGO, spelled[2] == "1", {"positional": 1, "situational": 2}.get(spelled[1].lower(), 0)
-        )
+        superko = {"positional": 1, "situational": 2}.get(spelled[1].lower(), 0)
+        return StatedRules(Ruleset.KATAGO, spelled[3] == "1", superko, Scoring[spelled[2].upper()])
     word = re.sub(r"[^a-z]", "", text.lower()).removesuffix("rules").removesuffix("rule")
     ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
-    return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0))
+    scoring = SCORING.get(ruleset, Scoring.UNKNOWN)
+    return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0), scoring)
