@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StateError
 from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
@@ -157,12 +157,25 @@ def test_what_cannot_be(make_store: MakeStore, changes: dict[str, Any], options:
         open_balanced(make_store(LENGTHS), entries(**changes), **options)
 
 
-def test_another_table_is_another_layout(make_store: MakeStore) -> None:
-    state = open_balanced(make_store(LENGTHS)).state_dict()
-    with pytest.raises(Exception, match="entries"):
-        open_balanced(
-            make_store(LENGTHS), entries(first=entries()["first"] + 1, count=np.full(240, 3))
-        ).load_state_dict(state)
+@pytest.mark.parametrize("change", ["groups exchanged", "entries moved", "lengths exchanged", "fewer rows"])
+def test_another_table_is_another_layout(make_store: MakeStore, change: str) -> None:
+    """Also one whose columns have the same sums."""
+    store, table = make_store(LENGTHS), entries()
+    state = open_balanced(store, table).state_dict()
+    open_balanced(store, entries()).load_state_dict(state)
+    other = {name: table[name].copy() for name in ("group", "first", "count", "step")}
+    if change == "groups exchanged":
+        other["group"] = np.where(table["group"] == 100, 101, np.where(table["group"] == 101, 100, table["group"]))
+    elif change == "entries moved":
+        other["first"][0], other["first"][20] = table["first"][0] + 2, table["first"][20] - 2
+    elif change == "lengths exchanged":
+        other["count"][0], other["count"][GAMES] = 12, 13
+        other["first"][0] += 1
+        other["first"][GAMES] -= 1
+    else:
+        other["count"][:] = 3
+    with pytest.raises(StateError, match="entries"):
+        open_balanced(store, entries(**other)).load_state_dict(state)
 
 
 def test_the_chunks_of_a_batch_are_counted_as_what_its_entries_need(make_store: MakeStore) -> None:

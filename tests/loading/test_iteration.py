@@ -164,6 +164,36 @@ def test_a_state_that_was_saved_before_is_still_read(make_store: MakeStore) -> N
     assert identities(batches)[200:] == rest
 
 
+@pytest.mark.parametrize("rows", [1001, 1003, 1004, 1099])
+@pytest.mark.parametrize("last", ["keep", "drop", "pad"])
+def test_every_rank_gets_samples_however_few_are_left(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, last: Any, rows: int
+) -> None:
+    """Where fewer are left than there are ranks, the next epoch begins, and the log says so."""
+
+    def opened(**ranks: int) -> Loader:
+        return loader(make_store([rows]), batch_size=100, memory="8MiB", fields=("id",), last=last, **ranks)
+
+    one, world, left = opened(), 4, rows - 1000
+    iterator = iter(one)
+    for _ in range(10):
+        next(iterator)
+    state = one.state_dict()
+    assert state["received"] == 1000
+    ranks = [opened(rank=rank, world_size=world) for rank in range(world)]
+    caplog.clear()
+    for each in ranks:
+        each.load_state_dict(state)
+    said = [record.message for record in caplog.records if "left out" in record.message]
+    rest = [[len(batch["id"]) for batch in each] for each in ranks]
+    assert min(map(min, rest)) > 0
+    assert len({len(each) for each in rest}) == 1
+    after = {"keep": left >= world, "drop": False, "pad": True}[last]
+    assert len(rest[0]) == (1 if after else 10)
+    assert len(said) == (world if last == "keep" and left < world else 0)
+    assert all(f"last {left} of {rows} samples of epoch 0" in line for line in said)
+
+
 def test_state_at_the_end_goes_on_with_the_next_epoch(make_store: MakeStore) -> None:
     for last in ("keep", "drop"):
         batches = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)

@@ -12,8 +12,10 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
+from outofcore.training import loop
 from outofcore.training.loop import fit
 from outofcore.training.optimizers import learning_rate
+from outofcore.training.ranks import Ranks
 from tests.training.runs import STEPS, curves, same, train, weights
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
@@ -113,6 +115,27 @@ def test_validation_after_so_many_steps_does_not_change_what_is_trained(tmp_path
     assert [line.split("\t")[0] for line in validations] == ["step", "5", "10", "15", "20", *(["21"] * (steps == 21))]
     assert plain[1] == often[1]
     assert same(plain[0].state_dict(), often[0].state_dict())
+
+
+@pytest.mark.parametrize("seed", [0, 20261127, 1 << 24, 2**31 - 1])
+def test_random_layers_differ_between_ranks_and_steps_and_follow_the_seed(tmp_path, monkeypatch, seed):
+    class Noting(WeightedRegression):
+        """Notes what a random layer would draw in each step."""
+
+        def loss(self, batch: Batch):
+            drawn.append(tuple(torch.rand(2).tolist()))
+            return super().loss(batch)
+
+    steps: list[list[tuple[float, ...]]] = []
+    for number, rank in enumerate((*range(8), 0)):
+        drawn: list[tuple[float, ...]] = []
+        monkeypatch.setattr(loop, "meet", lambda _, rank=rank: Ranks(rank))
+        for own in (seed, seed ^ 1):
+            out = tmp_path / f"{number} {own}"
+            train(out, task=Noting(), settings=section(max_steps=3, seed=own))
+        steps.append(drawn)
+    assert steps[0] == steps[-1]  # the same run twice
+    assert len({each for ranks in steps for each in ranks}) == 8 * 2 * 3
 
 
 def test_leaves_figures_curves_and_model(tmp_path):

@@ -9,6 +9,7 @@ stretches of an entry.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,12 +164,14 @@ class BalancedSampler(Sampler):
         return self.balanced.size // world
 
     def describe(self) -> dict[str, Any]:
-        table = [int(array.sum() % 2**53) for array in (self.group_starts, self.first, self.count, self.step)]
+        table = hashlib.blake2b(digest_size=16)
+        for array in (self.group_starts, self.first, self.count, self.step):
+            table.update(array.astype("<i8"))
         shape = [self.balanced.groups, self.balanced.entries, self.balanced.rows, self.batches]
         window = self.windows.window
         return {
             "balanced": shape,
-            "entries": [len(self.first), *table],
+            "entries": [len(self.first), table.hexdigest()],
             "window": [window.length, window.stride, window.mode] if window else None,
         }
 

@@ -32,10 +32,10 @@ class Batching:
     def spans(self, start: int, positions: int) -> Iterator[Span]:
         """Start and end position of each global batch of an epoch, from ``start`` on.
 
-        With ``"keep"``, a remainder too small to give each rank a sample joins the previous batch. With ``"pad"`` the
-        last batch extends past the epoch.
+        With ``"keep"``, a remainder too small to give each rank a sample joins the previous batch, or is left out if
+        that was delivered before, to fewer ranks. With ``"pad"`` the last batch extends past the epoch.
         """
-        while start < positions:
+        while start < (positions if self.last == "pad" else positions - self.world + 1):
             stop = start + self.size
             left = positions - stop
             if self.last == "keep":
@@ -50,6 +50,8 @@ class Batching:
         left = max(positions - start, 0)
         if self.last == "drop":
             return left // self.size
+        if self.last == "keep" and left < self.world:
+            return 0
         if self.last == "keep" and left > self.size and left % self.size < self.world:
             return left // self.size
         return -(-left // self.size)

@@ -183,6 +183,8 @@ class Loader(IterableDataset[Batch]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume after the last batch that was received, on any number of ranks; an iteration that has begun ends.
 
+        If fewer samples than ranks are left, the next epoch begins without them, which is logged.
+
         Raises
         ------
         StateError
@@ -193,6 +195,9 @@ class Loader(IterableDataset[Batch]):
         received = _count(state, "received", self.samples)
         starts, turns = self._rest(epoch, received)
         if not len(turns) and not self._batching.batches(starts[0], self.readers[0].sampler.positions):
+            if self._batching.last == "keep" and (left := self.samples - received):
+                counts = left, self.samples, epoch, self._batching.world
+                _log.warning("the last %d of %d samples of epoch %d are left out: fewer than the %d ranks", *counts)
             epoch, received = epoch + 1, 0
         self._move(epoch, received)
 

@@ -2,8 +2,8 @@
 
 The epoch visits the blocks in the order of :mod:`outofcore.loading.order`. A pool gets positions in proportion to its
 weight; its concatenated rows are cut into lanes of equal weight, and each lane draws one sample per position, from
-equal strata of its weight. So the count of a sample differs from its expectation by at most one, and a rank reads only
-its own lanes. Weights are integers, to avoid machine-dependent rounding.
+equal strata of its weight. So the count of a sample differs from its expectation by less than two, and a rank reads
+only its own lanes. Weights are integers, to avoid machine-dependent rounding.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
+from outofcore.loading.permutation import key
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
@@ -33,6 +34,7 @@ ROWS = 200
 """Approximate number of rows of the training curve."""
 
 _DIGITS = 6
+_LAYERS = 64  # purpose of a key; those of the loader are lower numbers
 
 
 def fit(
@@ -235,8 +237,9 @@ class _Run:
         rate = learning_rate(self._section, self._steps, progress.step)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        # Keyed by the step, so that random layers behave the same in a resumed run.
-        torch.manual_seed((self._ranks.rank << 56 | self._section.seed << 32 | progress.step) % 2**63)
+        # Keyed by the step, so that random layers behave the same in a resumed run. A hash: the generator of the CPU
+        # takes the low 32 bits of a seed only.
+        torch.manual_seed(key(self._section.seed, progress.step, _LAYERS, self._ranks.rank))
         with self._precision():
             pieces = list(self._task.micro_batches(batch, self._micro_batch))
             totals = train_step(self._model, self._optimizer, pieces, self._ranks.world, self._section.clip_norm)
