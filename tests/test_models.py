@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -372,6 +373,43 @@ def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> Non
         outofcore.load_model(file, device="abacus")
     with pytest.raises(ParamsError, match="path: expected the folder of a model"):
         outofcore.load_model(3)  # type: ignore[arg-type]
+
+
+PEAK = """
+import resource, sys
+import outofcore
+from outofcore.errors import StateError
+from outofcore.models import load_model
+import outofcore.domains.chess.model
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    load_model(sys.argv[1])
+except StateError as error:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
+"""
+
+
+@pytest.mark.parametrize("forged", ["a record that inflates", "a larger network"])
+def test_a_forged_model_takes_no_memory_before_it_is_refused(project: Path, elsewhere: Path, forged: str) -> None:
+    file = write_random(project, "chess", elsewhere / "model") / "model.pt"
+    content = torch.load(file, weights_only=True)
+    if forged == "a larger network":
+        identity = json.loads(content["identity"])
+        identity["params"]["train"] |= {"channels": 2000, "blocks": 20}
+        torch.save({**content, "identity": json.dumps(identity)}, file)
+    else:
+        torch.save({**content, "model": {"zeros": torch.zeros(1 << 28)}}, file)
+        with zipfile.ZipFile(file) as whole, zipfile.ZipFile("small.pt", "w", zipfile.ZIP_DEFLATED) as small:
+            for name in whole.namelist():
+                small.writestr(name, whole.read(name), compresslevel=1)
+        file = Path("small.pt")
+    assert file.stat().st_size < 10 << 20
+    command = [sys.executable, "-W", "error", "-c", PEAK, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    more, _, message = done.stdout.partition(" ")
+    assert int(more) < 100 << 10  # KiB
+    assert "expected a model" in message
 
 
 def test_a_domain_that_lacks_something_says_what(

@@ -93,6 +93,11 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         section = domain.section.model_validate({**params, "raw": "."})
         described = (parts or {"": attributes}).items()
         schemas = {part: Schema(rows=(), sequences=(), attributes=each) for part, each in described}
+        saved = {weight: tensor.shape for weight, tensor in content["model"].items()}
+        with torch.device("meta"):  # takes no memory
+            shapes = {weight: tensor.shape for weight, tensor in make(section, schemas).state_dict().items()}
+        if saved != shapes:
+            raise KeyError(*(saved.items() ^ shapes.items()))
         task = make(section, schemas)
         task.load_state_dict(content["model"])
     except (ValidationError, RuntimeError, KeyError, TypeError, AttributeError) as error:

@@ -166,7 +166,7 @@ class BalancedSampler(Sampler):
     def describe(self) -> dict[str, Any]:
         table = hashlib.blake2b(digest_size=16)
         for array in (self.group_starts, self.first, self.count, self.step):
-            table.update(array.astype("<i8"))
+            table.update(array.astype("<i8").data)
         shape = [self.balanced.groups, self.balanced.entries, self.balanced.rows, self.batches]
         window = self.windows.window
         return {

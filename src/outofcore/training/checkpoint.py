@@ -78,11 +78,15 @@ def write_saved(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_saved(path: Path, message: str) -> dict[str, Any]:
-    """The mapping that ``torch.save`` wrote; raises StateError with this message for a damaged or another file."""
+    """The mapping that ``torch.save`` wrote; raises StateError with this message for a damaged or another file.
+
+    Records take at most the bytes of the file: ``torch.save`` compresses none.
+    """
     try:
         with ZipFile(path) as archive:
-            damaged = archive.testzip()  # torch does not compare checksums
-        content = torch.load(path, map_location="cpu", weights_only=True) if damaged is None else None
+            fits = sum(record.file_size for record in archive.infolist()) <= path.stat().st_size
+            whole = fits and archive.testzip() is None  # torch does not compare checksums
+        content = torch.load(path, map_location="cpu", weights_only=True) if whole else None
     except Exception as error:  # of any type: bits that changed may mean anything to torch
         if isinstance(error, OSError) and error.filename:
             raise
