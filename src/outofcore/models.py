@@ -93,11 +93,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         section = domain.section.model_validate({**params, "raw": "."})
         described = (parts or {"": attributes}).items()
         schemas = {part: Schema(rows=(), sequences=(), attributes=each) for part, each in described}
-        saved = {weight: tensor.shape for weight, tensor in content["model"].items()}
         with torch.device("meta"):  # takes no memory
-            shapes = {weight: tensor.shape for weight, tensor in make(section, schemas).state_dict().items()}
-        if saved != shapes:
-            raise KeyError(*(saved.items() ^ shapes.items()))
+            _check_shapes(content["model"], make(section, schemas).state_dict())
         task = make(section, schemas)
         task.load_state_dict(content["model"])
     except (ValidationError, RuntimeError, KeyError, TypeError, AttributeError) as error:
@@ -344,6 +341,13 @@ def _rejected(table: Path) -> tuple[list[dict[str, str]], Counter[str]]:
                 if len(first) < MOST_REJECTS:
                     first.append(reject)
     return first, counts
+
+
+def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Raise KeyError unless names and shapes are those that are expected."""
+    shapes, others = ({name: tensor.shape for name, tensor in each.items()} for each in (saved, expected))
+    if shapes != others:
+        raise KeyError(*(shapes.items() ^ others.items()))
 
 
 def _read(file: Path) -> dict[str, Any]:

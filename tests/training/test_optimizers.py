@@ -67,7 +67,7 @@ def test_eight_bit_states_go_through_a_checkpoint(tmp_path):
 
     model, optimizer = begin()
     step(model, optimizer)
-    Checkpoint("run", model.state_dict(), optimizer.state_dict(), Progress()).save(tmp_path / "checkpoint.pt")
+    Checkpoint("run", {}, model.state_dict(), optimizer.state_dict(), Progress()).save(tmp_path / "checkpoint.pt")
     step(model, optimizer)
     saved = Checkpoint.load(tmp_path / "checkpoint.pt")
     assert saved is not None

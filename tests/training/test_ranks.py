@@ -57,10 +57,10 @@ task = WeightedRegression()
 optimizer = make_optimizer(task, "adamw", learning_rate=1e-3, weight_decay=0)
 path = Path(sys.argv[1]) / str(rank) / "toy.partial/checkpoint.pt"
 if rank == 0:
-    Checkpoint("toy", task.state_dict(), optimizer.state_dict(), Progress(step=7)).save(path)
+    Checkpoint("toy", {}, task.state_dict(), optimizer.state_dict(), Progress(step=7)).save(path)
 torch.distributed.barrier()
 try:
-    line = f"RANK {rank} {Saver(path, 'toy', 0).resume(task, optimizer).step}\n"
+    line = f"RANK {rank} {Saver(path, 'toy', {}, 0).resume(task, optimizer).step}\n"
 except StateError as error:
     line = f"RANK {rank} {error}\n"
 sys.stdout.write(line)

@@ -77,6 +77,27 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_pat
         assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == killed_after
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ({"torch": "2", "code": "def"}, "of other code; training begins anew"),
+        ({"torch": "3", "code": "abc"}, "of other torch (2, here 3); training begins anew"),
+        ({"torch": "3", "code": "def"}, "of other torch (2, here 3); training begins anew"),
+        ({"torch": "2", "code": "abc"}, ""),
+    ],
+)
+def test_a_run_of_other_code_begins_anew(tmp_path, caplog, code, said):
+    """Its weights would be of neither."""
+    with pytest.raises(Killed):
+        train(tmp_path, task=KilledAfter(5), micro_batch=8, checkpoint_seconds=0, code={"torch": "2", "code": "abc"})
+    task = WeightedRegression(dropout=0.2)
+    train(tmp_path, task=task, micro_batch=8, code=code)
+    resumed = json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"]
+    assert resumed == (0 if said else 5)
+    assert said in caplog.text
+    assert ("begins anew" in caplog.text) == bool(said)
+
+
 def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):
     save = Checkpoint.save
 

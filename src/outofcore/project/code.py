@@ -1,10 +1,11 @@
-"""What the stage ``check`` records of a domain: what decides the bytes of its store, and the code that trains on it."""
+"""What decides the bytes of a domain's store, and which code trains on it: for the stage ``check`` and checkpoints."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from outofcore import __version__
@@ -25,13 +26,24 @@ def code_of(domain: Domain) -> dict[str, str]:
     and of the engines. ``train``: a digest of the files that train.
     """
     versions = {f"bytes of {domain.name}": domain.bytes_version, **stated_versions(domain)}
+    lines = "".join(f"{name} {value}\n" for name, value in versions.items())
+    return {"convert": lines, "train": f"{_digest_that_trains(domain)}\n"}
+
+
+def training_code(domain: Domain) -> dict[str, str]:
+    """Versions of outofcore, of the package that adds the domain, of torch and NumPy, and a digest of what trains."""
+    own = {"outofcore": __version__, **packages(domain.name)}
+    return {**own, "torch": version("torch"), "numpy": version("numpy"), "code": _digest_that_trains(domain)}
+
+
+def _digest_that_trains(domain: Domain) -> str:
+    """SHA-256 of the files that train."""
     own = Path(str(sys.modules[type(domain).__module__].__file__))
     files = [
         *(sorted(own.parent.rglob("*.py")) if own.name == "__init__.py" else [own]),
         *(path for each in TRAINS for path in sorted(PACKAGE.glob(each))),
     ]
-    digest = hashlib.sha256(b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in files)).hexdigest()
-    return {"convert": "".join(f"{name} {value}\n" for name, value in versions.items()), "train": f"{digest}\n"}
+    return hashlib.sha256(b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in files)).hexdigest()
 
 
 def stated_versions(domain: Domain) -> dict[str, str]:
@@ -43,14 +55,14 @@ def check_version(domain: Domain, folder: Path = Path()) -> None:
     """Raise ParamsError if requirements in a folder state other versions than those that run."""
     for file in (folder / name for name in REQUIREMENTS):
         text = file.read_text("utf-8") if file.is_file() else ""
-        for package, version in stated_versions(domain).items():
+        for package, installed in stated_versions(domain).items():
             name = "[-_.]+".join(re.split("[-_.]+", package))
             stated = re.search(
                 rf"^{name}\s*(?:\[[^\]]*\])?\s*(?:@ \S+ # )?==\s*([^\s;#]+)", text, re.MULTILINE | re.IGNORECASE
             )
-            if stated and stated[1] != version:
+            if stated and stated[1] != installed:
                 message = (
-                    f"{file}: expected {package} {version}, the installed version, got {stated[1]}; install that "
+                    f"{file}: expected {package} {installed}, the installed version, got {stated[1]}; install that "
                     "one, or take over the installed one: 'outofcore init .'"
                 )
                 raise ParamsError(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from outofcore.errors import StateError
 from outofcore.system.durable import WorkFolder, remove_unfinished, replacing
 from outofcore.training.ranks import refuse_other_steps, this_rank
 
-VERSION = 2
+VERSION = 3
 _log = logging.getLogger(__name__)
 
 
@@ -42,6 +42,7 @@ class Checkpoint:
     """A run as saved on the disk."""
 
     identity: str  # params and store: a different identity is a different run
+    code: dict[str, str]  # versions, and the digest of the code that trains: losses of two are no curve
     model: dict[str, Any]  # state dict
     optimizer: dict[str, Any]  # state dict
     progress: Progress
@@ -97,10 +98,10 @@ def read_saved(path: Path, message: str) -> dict[str, Any]:
 
 
 class Saver:
-    """Saves a run of this identity, on the first rank, when ``seconds`` have passed."""
+    """Saves a run of this identity and code, on the first rank, when ``seconds`` have passed."""
 
-    def __init__(self, path: Path, identity: str, seconds: float) -> None:
-        self.identity = identity
+    def __init__(self, path: Path, identity: str, code: Mapping[str, str], seconds: float) -> None:
+        self.identity, self._code = identity, dict(code)
         self._path = path
         self._work = WorkFolder(path.parent, f"{path.parent}: another training of this model runs; wait for its end")
         self._seconds = seconds
@@ -119,13 +120,19 @@ class Saver:
         checkpoint = Checkpoint.load(self._path)
         if checkpoint is None:
             return Progress()
-        if checkpoint.identity != self.identity:
-            where = self._path.parent
-            _log.warning("the checkpoint in %s is of other params or another store; training begins anew", where)
+        other = "params or another store" if checkpoint.identity != self.identity else self._other_code(checkpoint.code)
+        if other:
+            _log.warning("the checkpoint in %s is of other %s; training begins anew", self._path.parent, other)
             return Progress()
         task.load_state_dict(checkpoint.model)
         optimizer.load_state_dict(checkpoint.optimizer)
         return checkpoint.progress
+
+    def _other_code(self, saved: Mapping[str, str]) -> str:
+        """Which versions differ from those of this run, or else "code" if that differs; "" if nothing does."""
+        names = sorted(name for name in {**saved, **self._code} if saved.get(name) != self._code.get(name))
+        versions = [f"{name} ({saved.get(name)}, here {self._code.get(name)})" for name in names if name != "code"]
+        return ", ".join(versions or names)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -143,7 +150,8 @@ class Saver:
     def save(self, task: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
         """Write the checkpoint, unless the loss is not finite: every run that resumed from it would fail again."""
         if this_rank().rank == 0 and math.isfinite(progress.loss_sum):
-            Checkpoint(self.identity, task.state_dict(), optimizer.state_dict(), progress).save(self._path)
+            content = task.state_dict(), optimizer.state_dict(), progress
+            Checkpoint(self.identity, self._code, *content).save(self._path)
         self._saved_at = time.monotonic()
 
     def remove(self) -> None:

@@ -46,6 +46,7 @@ def fit(
     name: str,
     out: Path,
     identity: Mapping[str, Any],
+    code: Mapping[str, str] | None = None,
     device: str = "auto",
     micro_batch: int = 0,
     threads: int = 0,
@@ -63,7 +64,8 @@ def fit(
     A batch of ``train`` is the effective batch of one optimizer step; ``micro_batch`` samples pass through the model at
     a time (0: whole batches), which changes results only by rounding. ``threads`` are cores for torch over all ranks of
     this machine, 0 for its own default, too many in a container with fewer. A checkpoint of another ``identity``
-    (params and the store's digest) is ignored. ``facts`` are further entries of ``train.json``.
+    (params and the store's digest) or ``code`` (versions and a digest) is ignored, and a warning says so. ``facts`` are
+    further entries of ``train.json``.
 
     Written to ``out``: ``metrics/<name>/train.json`` and, with the task's headline alone, ``headline.json`` (a function
     of params and data, up to device rounding), ``metrics/<name>/train_run.json`` (this machine),
@@ -80,9 +82,8 @@ def fit(
     if threads:
         torch.set_num_threads(max(1, threads // ranks.local_world))
     steps, val_batches = _lengths(train, val, section, name)
-    saver = Saver(
-        out / "models" / f"{name}.partial" / "checkpoint.pt", json.dumps(identity, sort_keys=True), checkpoint_seconds
-    )
+    checkpoint = out / "models" / f"{name}.partial" / "checkpoint.pt"
+    saver = Saver(checkpoint, json.dumps(identity, sort_keys=True), code or {}, checkpoint_seconds)
     curves = Curves(out / "plots" / name / "train", steps)
     device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
     with device_memory():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
-from outofcore.system.durable import replace_text
+from outofcore.system.durable import replace_file, replace_text
 from outofcore.training.checkpoint import read_saved, write_saved
 from outofcore.training.optimizers import state_bytes
 
@@ -38,26 +40,22 @@ def saved_bytes(task: Task, optimizer: str) -> SavedBytes:
 
 
 def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:
-    """Write one JSON file per keyword."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Replace one JSON file per keyword."""
     for stem, figures in files.items():
-        (folder / f"{stem}.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        replace_text(folder / f"{stem}.json", json.dumps(figures, indent=2) + "\n")
 
 
 def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
-    """Write the task's tables and pictures, each as a new file: one that is there may be a link into DVC's cache."""
+    """Replace the task's tables and pictures; one that is there may be a link into DVC's cache."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem, rows in task.plots(sums).items():
-        table = folder / f"{stem}.csv"
-        table.unlink(missing_ok=True)
-        with table.open("x", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        replace_text(folder / f"{stem}.csv", table.getvalue())
     for stem, picture in task.pictures().items():
-        sheet = folder / f"{stem}.png"
-        sheet.unlink(missing_ok=True)
-        sheet.write_bytes(picture)
+        replace_file(folder / f"{stem}.png", partial(Path.write_bytes, data=picture))
 
 
 def identity_of(store: Store, section: Any) -> dict[str, Any]:

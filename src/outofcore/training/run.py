@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import named_device, opened
 from outofcore.params import by_section, refuse_settings, section_of_store
+from outofcore.project.code import training_code
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
@@ -26,7 +26,7 @@ from outofcore.training.arithmetic import with_arithmetic
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from outofcore.training.ranks import choose_device, meet
-from outofcore.training.results import identity_of, saved_bytes, split_digest
+from outofcore.training.results import identity_of, saved_bytes, split_digest, write_metrics
 
 Tell = Callable[..., None]
 """Takes lines for the user."""
@@ -170,13 +170,14 @@ def run(
             name=name,
             out=out,
             identity=identity_of(store, section),
+            code=training_code(domain),
             device=str(device),
             micro_batch=machine.micro_batch,
             threads=machine.workers,
             facts={"val_digest": split_digest(store, "val")},
         )
     if streamed and not ranks.rank:
-        (metrics / "stream_run.json").write_text(json.dumps(train.tally.figures(), indent=2) + "\n")
+        write_metrics(metrics, stream_run=train.tally.figures())
     return figures
 
 
