@@ -133,13 +133,15 @@ class Converter:
         return np.concatenate(ids) if ids else np.empty(0, np.uint32), np.array(lengths, np.int64)
 
     def _without_ends(self, ids: Ids, lengths: Lengths, documents: Documents) -> tuple[Ids, Lengths]:
-        """Reject documents whose own text has the id that ends one."""
-        places = np.flatnonzero(ids == self.tokenizer.end_id) if self.tokenizer.end_id is not None else ()
+        """Reject documents whose own text has the id that ends one, or begins one."""
+        around = [number for number in (self.tokenizer.end_id, self.tokenizer.begin_id) if number is not None]
+        places = np.flatnonzero(np.isin(ids, around)) if around else ()
         if not len(places):
             return ids, lengths
         kept = np.ones(len(lengths), bool)
         kept[np.searchsorted(np.cumsum(lengths), places, "right")] = False
-        detail = f"the tokenizer gives its text the id of {self.tokenizer.end_of_document!r}, which ends a document"
+        names = " or ".join(map(repr, self.section.source.tokens))
+        detail = f"the tokenizer gives its text the id of {names}, which is put around documents"
         for number in np.flatnonzero(~kept).tolist():
             offset, file = documents.offsets[number], documents.files[number]
             documents.rejects.append(Reject(reason="end_in_text", offset=offset, detail=detail, file=file))

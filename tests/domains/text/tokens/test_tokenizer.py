@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
+from tokenizers import models
 
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -59,3 +60,35 @@ def test_what_cannot_be_loaded_is_named(tokenizer_path: Path, tmp_path: Path):
     with pytest.raises(ParamsError, match=r"text.source.end_of_document: the tokenizer has no token '</s>'"):
         load_tokenizer(section(tokenizer_path, "</s>"))
     assert load_tokenizer(section(tokenizer_path, None)).end_id is None
+
+
+SPECIAL = ["<unk>", "<s>", "</s>", "[X]"]
+
+
+def spelling(kind: str) -> tokenizers.Tokenizer:
+    """A model that has the special tokens among its own pieces."""
+    letters = sorted(set("abcdefghijklmnopqrstuvwxyz <>/[]X"))
+    if kind == "unigram":
+        file = tokenizers.Tokenizer(
+            models.Unigram([(token, 0.0) for token in SPECIAL] + [(c, -5.0) for c in letters], 0)
+        )
+    else:
+        merges = [(token[:size], token[size]) for token in SPECIAL for size in range(1, len(token))]
+        words = dict.fromkeys([*SPECIAL, *letters, *("".join(pair) for pair in merges)])
+        file = tokenizers.Tokenizer(models.BPE({word: n for n, word in enumerate(words)}, merges, unk_token="<unk>"))
+    file.add_special_tokens(SPECIAL)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize(("end", "begin"), [("</s>", "<s>"), ("</s>", None), (None, None)])
+def test_every_special_token_in_a_text_is_text(kind: str, end: str | None, begin: str | None):
+    file = spelling(kind)
+    tokenizer = Tokenizer(file.to_str(), end, begin)
+    for token in SPECIAL:
+        ids = tokenizer.encode(f"a {token} b")
+        assert not set(ids) & {file.token_to_id(special) for special in SPECIAL}
+        assert "".join(file.id_to_token(number) for number in ids) == f"a {token} b"
+    # What the model does not know has the id of the unknown token, whatever else the text spells.
+    for text in ("a ? b", "a ? <s>"):
+        assert tokenizer.encode(text).count(file.token_to_id("<unk>")) == 1

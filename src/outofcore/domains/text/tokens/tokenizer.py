@@ -83,11 +83,13 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of a text by ``tokenizers``: nothing is added, special tokens in it are text.
 
-        A model may know the end of a document as one of its own pieces; the same characters are then spelt by others.
-        The end is among the ids only if it is a single character or the unknown token.
+        A model may know a special token as one of its own pieces; the same characters are then spelt by others. One is
+        among the ids only if it is a single character, or the unknown token for what the model does not know.
         """
         ids = _ids(self._encoder, text)
-        return _ids(self._encoder_without_end, text) if self.end_id in ids else ids
+        # The id of the unknown token is mostly that of what is unknown: only a text that spells it is encoded again.
+        spelt = {number for token, number in self._special.items() if token != self._unknown or token in text}
+        return ids if spelt.isdisjoint(ids) else _ids(self._encoder_without_special, text)
 
     def find_added_tokens(self, text: str) -> None:
         """Split a text at the added tokens, as :meth:`encode` begins; raises EncodingError at what makes it fail."""
@@ -107,9 +109,27 @@ class Tokenizer:
         return _encoder(self.plain)
 
     @cached_property
-    def _encoder_without_end(self) -> Any:
-        end = self.end_of_document or ""
-        return _encoder(_dumped(_without(json.loads(self.plain), end))) if len(end) > 1 else self._encoder
+    def _special(self) -> dict[str, int]:
+        """Tokens of several characters that are no text, and their ids: special ones, and those around a document."""
+        added = [token["content"] for token in self._content.get("added_tokens") or [] if token["special"]]
+        tokens = filter(None, [*added, self.end_of_document, self.begin_of_document])
+        return {token: self._vocabulary[token] for token in tokens if len(token) > 1}
+
+    @property
+    def _unknown(self) -> str | None:
+        """The token of what the model does not know."""
+        model = self._content["model"]
+        if model.get("unk_id") is not None:
+            return str(model["vocab"][model["unk_id"]][0])
+        token: str | None = model.get("unk_token")
+        return token
+
+    @cached_property
+    def _encoder_without_special(self) -> Any:
+        content = json.loads(self.plain)
+        for token in self._special:
+            content = _without(content, token)
+        return _encoder(_dumped(content))
 
     @cached_property
     def _splitter(self) -> Any:
