@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 import outofcore
@@ -26,7 +27,9 @@ from tests.domains.text.families import END, FAMILIES
 def task(section_of, tokenizer: Tokenizer) -> TextTask:
     torch.manual_seed(0)
     section = section_of(Path("raw"), tensors={"seq_len": 32}, train={"parameters": 40_000})
-    return TextTask(tokenizer, section, 3.5)
+    task = TextTask(tokenizer, section)
+    task.raw_per_spelt = 1.5
+    return task
 
 
 def windows(tokenizer: Tokenizer, count: int = 8) -> np.ndarray:
@@ -59,7 +62,9 @@ def test_figures_are_the_means_over_all_batches(task: TextTask, tokenizer: Token
     loss = float(total.detach()) / int(count)
     assert figures["loss"] == pytest.approx(loss, rel=1e-5)
     assert figures["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
-    assert figures["bits_per_byte"] == pytest.approx(loss / math.log(2) / 3.5, rel=1e-5)
+    file = tokenizers.Tokenizer.from_str(tokenizer.json)
+    size = sum(len(file.id_to_token(number)) for number in rows[:, 1:].ravel().tolist() if number != tokenizer.end_id)
+    assert figures["bits_per_byte"] == pytest.approx(float(total.detach()) / math.log(2) / size / 1.5, rel=1e-5)
     _, counts = np.unique(rows[:, 1:], return_counts=True)
     shares = counts / counts.sum()
     assert figures["loss_frequencies"] == pytest.approx(-(shares * np.log(shares)).sum())
@@ -73,7 +78,7 @@ def test_padding_changes_no_figure_and_no_gradient(section_of, tokenizer: Tokeni
     section = section_of(
         Path("raw"), tensors={"seq_len": 32, "across_documents": "best_fit"}, train={"layers": 1, "width": 8}
     )
-    task, reading = TextTask(tokenizer, section, 3.5), make_reading(attributes(tokenizer), section)
+    task, reading = TextTask(tokenizer, section), make_reading(attributes(tokenizer), section)
     rows, valid = windows(tokenizer), np.ones((8, 33), bool)
     valid[0, 5], valid[3, 20:], valid[5, 1:] = False, False, False
     other = np.where(np.cumsum(~valid, axis=1) > 1, 7, rows)  # other padding
@@ -117,10 +122,40 @@ def test_bits_per_byte_count_the_bytes_of_the_raw_text(family: str, tmp_path: Pa
     lines = dict(zip(_starts(raw), texts, strict=True))
     size = sum(len(lines[offset].encode()) for offset in sequences["offset"].read().tolist())
     task = DOMAIN.task(opened, TextSection.model_validate({"raw": "raw", **settings}))
-    tokens = len(opened.rows("val"))
-    sums = {"loss_by_place": [2.0 * tokens], "counts": [0, tokens]}
-    figures = task.summarize({name: torch.tensor(values) for name, values in sums.items()})
-    assert figures["bits_per_byte"] == pytest.approx(2 * tokens / math.log(2) / size)
+    ids = opened.rows("val")["tokens"].read().astype(int)
+    counts = torch.from_numpy(np.bincount(ids, minlength=task.tokenizer.size))
+    figures = task.summarize({"loss_by_place": torch.tensor([2.0 * len(ids)]), "counts": counts})
+    assert figures["bits_per_byte"] == pytest.approx(2 * len(ids) / math.log(2) / size)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama3", "qwen"])
+@pytest.mark.parametrize("across", [True, False, "best_fit"])
+def test_bits_per_byte_are_of_the_evaluated_targets(family: str, across: bool | str, tmp_path: Path):
+    """A byte-level piece has a character for each byte."""
+    file = FAMILIES[family]()
+    file.add_special_tokens([END])
+    file.save(str(tmp_path / "tokenizer.json"))
+    texts = [f"{PROSE[: 3 + 7 * number]} {chr(0x4E00 + number)} caf\u00e9 {number}" for number in range(90)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    settings = {"source": {"end_of_document": END}, "train": {"parameters": 40_000}}
+    settings["tensors"] = {"seq_len": 16, "across_documents": across}
+    store = tmp_path / "text.zarr"
+    outofcore.convert(
+        "text", tmp_path / "a.jsonl", store, tokenizer=tmp_path / "tokenizer.json", splits={"val": 0.4}, **settings
+    )
+    task = DOMAIN.task(outofcore.open_store(store), TextSection.model_validate({"raw": "raw", **settings}))
+    sums: dict[str, torch.Tensor] = {}
+    size = 0
+    reading = outofcore.reading(store, phase=False, **settings["tensors"])
+    for batch in outofcore.loader(store, "val", 8, shuffle=False, tensors=reading):
+        for name, value in task.evaluate(batch).items():
+            sums[name] = sums.get(name, 0) + value
+        for number in batch["targets"][batch["targets"] >= 0].tolist():
+            piece = file.id_to_token(number)
+            size += 0 if piece == END else len(piece)
+    figures = task.summarize(sums)
+    loss = figures["loss"] * figures["tokens"]
+    assert figures["bits_per_byte"] == pytest.approx(loss / math.log(2) / size, rel=1e-9)
 
 
 def _starts(path: Path) -> list[int]:
@@ -147,15 +182,20 @@ def test_a_model_learns_a_text_by_heart_and_writes_it(task: TextTask, tokenizer:
     assert task.works()["sample"] == task.write("", task.section.train.sample_tokens)
 
 
-def test_documents_told_apart_need_an_end(section_of, tokenizer: Tokenizer):
+def test_documents_are_told_apart_by_their_end_or_their_number(section_of, tokenizer: Tokenizer):
     section = section_of(Path("raw"), tensors={"seq_len": 8, "reset_at_documents": True})
     reading = make_reading(attributes(tokenizer), section)
     assert reading.end == tokenizer.end_id
     batch = reading({"tokens": windows(tokenizer)[:, :9]}, np.zeros(1, np.uint64))
     assert set(batch) == {"inputs", "targets", "positions", "segments"}
     assert TextTask(tokenizer, section).loss(batch)[1] == 64
+    reading = make_reading(attributes(Tokenizer(tokenizer.json, None)), section)
+    rows = {"tokens": windows(tokenizer)[:, :9], "sequence": np.repeat([[0, 0, 0, 1, 1, 2, 2, 2, 2]], 8, 0)}
+    batch = reading(rows, np.zeros(1, np.uint64))
+    assert batch["positions"][0].tolist() == [0, 1, 2, 0, 1, 0, 1, 2]
+    assert (batch["targets"][0] == -100).nonzero().flatten().tolist() == [2, 4]
     with pytest.raises(ParamsError, match=r"text.source.end_of_document is null"):
-        make_reading(attributes(Tokenizer(tokenizer.json, None)), section)
+        make_reading(attributes(Tokenizer(tokenizer.json, None)), section.model_copy(update={"mode": "stream"}))
 
 
 def test_the_window_of_a_sample(section_of, tokenizer: Tokenizer):

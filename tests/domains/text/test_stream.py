@@ -211,7 +211,7 @@ def test_bytes_of_a_long_document_count_as_far_as_it_is_read(section_of, tmp_pat
     for samples in (10, None):
         stream = make(section_of, tmp_path, keys=keys, shuffle=False, samples=samples)
         assert windows(stream)
-        ratios.append((stream.tally.bytes / stream.tally.tokens, stream.tally.bytes))
+        ratios.append((stream.tally.bytes / stream.tally.spelt, stream.tally.bytes))
     (part, few), (whole, size) = ratios
     assert size == len(PROSE.encode()) * 200
     assert few < size / 4

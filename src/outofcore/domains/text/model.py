@@ -23,6 +23,8 @@ BINS = 64
 """Most places of the window in the plot of losses by place."""
 BLOCK = 1 << 20
 """Documents whose lengths are held at a time."""
+SPELT_TOKENS = 1 << 22
+"""About as many tokens are compared with the bytes of their documents."""
 
 
 def make_task(store: Store, section: TextSection, evaluated: Store, split: str) -> TextTask:
@@ -32,18 +34,27 @@ def make_task(store: Store, section: TextSection, evaluated: Store, split: str) 
     )
     if first and not section.tensors.across_documents:
         _note_unread(store.sequences("train"), section.tensors)
-    task = TextTask(tokenizer_of(store.attributes), section, _bytes_per_token(evaluated.sequences(split)))
+    task = TextTask(tokenizer_of(store.attributes), section)
+    task.raw_per_spelt = _raw_per_spelt(task.tokenizer, evaluated, split)
     if doubt := size_doubt(task.network.size):
         note(doubt)
     return task
 
 
-def _bytes_per_token(documents: Table) -> float | None:
-    """Bytes of the documents for each of their tokens; None if there is no document, or the text is streamed."""
-    tokens = size = 0
-    for block in documents.blocks(BLOCK, "length", "bytes"):
-        tokens, size = tokens + int(block["length"].sum()), size + int(block["bytes"].sum())
-    return size / tokens if tokens else None
+def _raw_per_spelt(tokenizer: Tokenizer, store: Store, split: str) -> float | None:
+    """Bytes of the first documents for each byte that their tokens spell; None without documents: text is streamed.
+
+    It is 1 for a byte-level tokenizer that normalizes nothing. Others drop, add or replace characters.
+    """
+    tokens = raw = 0
+    for block in store.sequences(split).blocks(1 << 12, "length", "bytes"):
+        tokens, raw = tokens + int(block["length"].sum()), raw + int(block["bytes"].sum())
+        if tokens >= SPELT_TOKENS:
+            break
+    ids = store.rows(split)["tokens"]
+    starts = range(0, tokens, BLOCK)
+    spelt = sum(int(tokenizer.spelt_bytes[ids.read(start, min(start + BLOCK, tokens))].sum()) for start in starts)
+    return raw / spelt if spelt else None
 
 
 def _note_unread(documents: Table, tensors: TensorSection) -> None:
@@ -75,14 +86,15 @@ def planned_task(section: TextSection, schemas: Mapping[str, Schema]) -> TextTas
 class TextTask(Task):
     """A small GPT. The loss of a token is its cross-entropy in nats.
 
-    ``bytes_per_token`` is that of the documents to evaluate on; where they are streamed, ``tally`` counts them.
+    ``raw_per_spelt`` are the bytes of documents for each byte that their tokens spell; where they are streamed,
+    ``tally`` counts both.
     """
 
     headline = ("loss", "loss_frequencies", "perplexity", "bits_per_byte", "bits_per_byte_frequencies")
 
-    def __init__(self, tokenizer: Tokenizer, section: TextSection, bytes_per_token: float | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, section: TextSection) -> None:
         super().__init__()
-        self.bytes_per_token = bytes_per_token
+        self.raw_per_spelt: float | None = None
         self.tokenizer = tokenizer
         self.section = section
         self.network = Network(model_size(section, tokenizer.size), section.train.dropout)
@@ -105,14 +117,16 @@ class TextTask(Task):
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Mean loss in nats per token, perplexity, and bits per byte, which is independent of the tokenizer.
 
-        Bits per byte are the loss by the tokens per byte of the documents that are evaluated on, as raw text: no table
-        of tokens knows how many bytes a tokenizer has dropped, added or replaced. With each, as ``..._frequencies``,
-        the value for a model that knows only how frequent each id is in this split: the entropy of the ids.
+        Bits per byte are the summed loss by the raw bytes of the evaluated targets: those that their tokens spell,
+        times ``raw_per_spelt``, as no table of tokens knows what a tokenizer has dropped, added or replaced. With each,
+        as ``..._frequencies``, the value for a model that knows only how frequent each id is in this split: the
+        entropy of the ids.
         """
         counts = sums["counts"].double()
-        tokens, ratio = float(counts.sum()), self.bytes_per_token
-        if self.tally is not None and self.tally.tokens:
-            ratio = self.tally.bytes / self.tally.tokens
+        tokens, ratio = float(counts.sum()), self.raw_per_spelt
+        if self.tally is not None and self.tally.spelt:
+            ratio = self.tally.bytes / self.tally.spelt
+        spelt = float(counts.cpu() @ torch.from_numpy(self.tokenizer.spelt_bytes).double())
         share = counts[counts > 0] / tokens
         figures = {}
         for name, loss in (
@@ -121,8 +135,8 @@ class TextTask(Task):
         ):
             figures[f"loss{name}"] = loss
             figures[f"perplexity{name}"] = math.exp(min(loss, 700.0))
-            if ratio:
-                figures[f"bits_per_byte{name}"] = loss / math.log(2) / ratio
+            if ratio and spelt:
+                figures[f"bits_per_byte{name}"] = loss * tokens / math.log(2) / (spelt * ratio)
         return {**figures, "tokens": tokens}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:

@@ -38,17 +38,19 @@ def units_in_memory(threads: int) -> int:
 
 
 class Tally:
-    """Counts the documents that a stream reads, each once however often it is read; of its split, tokens and bytes."""
+    """Counts the documents that a stream reads, each once; bytes of its split, raw and spelt."""
 
     def __init__(self) -> None:
-        self.tokens = self.bytes = 0
+        self.spelt = self.bytes = 0
         self.found = 0
         self.accepted = 0
         self.rejected: Counter[str] = Counter()
         self._seen: set[tuple[int, int]] = set()
 
-    def add(self, file: int, number: int, unit: Unit, result: UnitResult, chosen: npt.NDArray[np.bool_]) -> None:
-        """Count a unit, of which some documents are in the split, unless already counted."""
+    def add(
+        self, file: int, number: int, unit: Unit, result: UnitResult, chosen: npt.NDArray[np.bool_], spelt: Tokens
+    ) -> None:
+        """Count a unit, of which some documents are in the split, unless already counted; ``spelt`` bytes by id."""
         if (file, number) in self._seen:
             return
         self._seen.add((file, number))
@@ -57,7 +59,8 @@ class Tally:
         self.rejected.update(reject.reason for reject in result.rejects)
         if not len(result.keys):
             return
-        self.tokens += int(result.sequences["length"][chosen].sum())
+        tokens = result.rows["tokens"][np.repeat(chosen, result.sequences["length"])]
+        self.spelt += int(spelt[tokens].sum())
         # The column of a piece has the bytes of its whole document, of which a stream may read the beginning only.
         piece = result.continues or result.unfinished
         sizes = np.array([len(unit.payload)]) if piece else result.sequences["bytes"]
@@ -179,7 +182,7 @@ class RawText:
                 if result.differences:
                     message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
-                self.tally.add(file, number, unit, result, self._chosen(unit, result))
+                self.tally.add(file, number, unit, result, self._chosen(unit, result), self.tokenizer.spelt_bytes)
                 if len(result.keys):
                     yield unit, result
 

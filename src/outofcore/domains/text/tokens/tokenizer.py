@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import tokenizers
 
@@ -19,6 +21,8 @@ from outofcore.errors import ParamsError, RawInputError
 
 TOKENIZER_FILE = "tokenizer.json"
 """Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
+
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 class EncodingError(RawInputError):
@@ -74,6 +78,27 @@ class Tokenizer:
         """Whether safe cuts of long texts are known; see :mod:`outofcore.domains.text.tokens.cuts`."""
         # An end of one character may be in any text: only documents that are read whole can be refused for it.
         return len(self.end_of_document or "none") > 1 and cuttable(self._content)
+
+    @cached_property
+    def spelt_bytes(self) -> npt.NDArray[np.int64]:
+        """UTF-8 bytes that each id spells, (size,); none for the tokens around a document.
+
+        Exact for byte-level tokenizers; of others the characters of the piece, with the mark of a space as one byte.
+        """
+        level = "ByteLevel" in json.dumps(self._content.get("pre_tokenizer"))
+        around = {self.end_of_document, self.begin_of_document}
+        added = {token["content"] for token in self._content.get("added_tokens") or []}
+        spelt = np.zeros(self.size, np.int64)
+        for piece, number in self._vocabulary.items():
+            if piece in around:
+                continue
+            if level and piece not in added:
+                spelt[number] = len(piece)  # a character stands for a byte
+            elif _BYTE.fullmatch(piece):
+                spelt[number] = 1
+            else:
+                spelt[number] = len(piece.replace("\u2581", " ").removeprefix("##").encode())
+        return spelt
 
     def decode(self, ids: npt.NDArray[Any]) -> str:
         """Ids as text, special tokens included."""
