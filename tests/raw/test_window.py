@@ -15,7 +15,7 @@ import zstandard
 from outofcore.errors import RawInputError
 from outofcore.raw import window
 from outofcore.raw.files import RawFile
-from outofcore.settings.machine import LEAST_WINDOW
+from outofcore.settings.machine import LEAST_WINDOW, load_machine
 
 CONTENT = os.urandom(4096)
 
@@ -80,6 +80,17 @@ def test_128_mib_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
     (tmp_path / "machine.yaml").write_text("decompression: 64MiB\n")
     with pytest.raises(RawInputError, match="this machine allows"):
         read(path)
+
+
+def test_settings_of_the_machine_are_read_once_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lookups = []
+    monkeypatch.setattr(window, "load_machine", lambda folder: lookups.append(folder) or load_machine(folder))
+    for number in range(50):
+        path = tmp_path / f"{number}.pgn.xz"
+        path.write_bytes(lzma.compress(CONTENT))
+        assert read(path) == CONTENT
+    assert len(lookups) == 1
 
 
 def test_what_every_decompressor_supports_is_read_and_the_limit_itself_is_allowed(

@@ -6,14 +6,27 @@ whether a file is read at all, never its content: a larger request ends the run.
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from pathlib import Path
+
 from outofcore.errors import RawInputError
-from outofcore.settings.machine import LEAST_WINDOW, load_machine
+from outofcore.settings.machine import LEAST_WINDOW, PREFIX, load_machine, machine_file
 from outofcore.settings.sizes import format_bytes
 
 
 def most_window() -> int:
     """Most bytes that this machine allows."""
-    return load_machine().decompression
+    file = machine_file(Path())
+    edited = file.stat().st_mtime_ns if file else 0
+    return _stated(Path.cwd(), edited, os.environ.get(f"{PREFIX}DECOMPRESSION"))
+
+
+@cache
+def _stated(folder: Path, edited: int, variable: str | None) -> int:
+    """The setting, looked up once: that takes longer than to read a small file, and each .xz file asks."""
+    del edited, variable
+    return load_machine(folder).decompression
 
 
 def require_window(size: int, name: str) -> None:
