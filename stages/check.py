@@ -1,6 +1,6 @@
-"""Check the settings of a domain, and record the versions and the code that it runs: ``python stages/check.py chess``.
+"""Check the settings of a domain and of this machine, record versions and code: ``python stages/check.py chess``.
 
-DVC removes the outputs of a stage and then runs it: a key that is refused must be refused by a stage before it.
+DVC removes the outputs of a stage and then runs it: what is refused must be refused by a stage before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ with stopped_at_once():
     from outofcore.params import load_params
     from outofcore.project.code import check_version, code_of
     from outofcore.project.entries import refuse_unlisted
+    from outofcore.settings.machine import load_machine
     from outofcore.system.durable import replace_text
+    from outofcore.system.importing import large_imports
 
 DEFINITION = Path("dvc.yaml")
 
@@ -28,6 +30,7 @@ def main(name: str) -> None:
     check_version(domain)
     refuse_unlisted(domain, section)
     refuse_unread(name, section.evaluate)
+    refuse_missing_device(load_machine().device)
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
     for what, recorded in code_of(domain).items():
         replace_text(Path("data/checked") / f"{name}.{what}", recorded)
@@ -38,6 +41,14 @@ def refuse_unread(name: str, fixed: str | None) -> None:
     if fixed and DEFINITION.is_file() and f"${{{name}.evaluate}}" not in DEFINITION.read_text("utf-8"):
         message = f"{DEFINITION}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
         raise ParamsError(message)
+
+
+def refuse_missing_device(name: str) -> None:
+    """Raise ParamsError if this machine lacks a device that its settings name."""
+    if name not in ("auto", "cpu"):
+        with large_imports():  # torch, for which other settings need not wait
+            from outofcore.training.ranks import choose_device
+        choose_device(name)
 
 
 if __name__ == "__main__":

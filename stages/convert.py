@@ -23,6 +23,7 @@ with stopped_at_once():
         write_catalogue,
     )
     from outofcore.project.code import check_version
+    from outofcore.project.locked import removed_outputs
     from outofcore.raw.files import search
     from outofcore.settings.machine import load_machine
     from outofcore.settings.sizes import format_bytes
@@ -65,5 +66,5 @@ def write(name: str, what: str, figures: object) -> None:
 
 
 if __name__ == "__main__":
-    with one_line_errors():
+    with one_line_errors(hint=removed_outputs):
         main(*sys.argv[1:])

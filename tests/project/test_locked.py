@@ -11,7 +11,7 @@ import yaml
 
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
-from outofcore.project.locked import refuse_earlier_tokenizer
+from outofcore.project.locked import refuse_earlier_tokenizer, removed_outputs
 
 
 @pytest.fixture
@@ -60,3 +60,23 @@ def test_without_a_record_of_that_file_nothing_is_known(section: dict[str, Any])
     check(section, raw="data/mine.txt")
     Path("dvc.lock").unlink()
     check(section, raw="data/mine.txt")
+
+
+def test_an_error_names_the_largest_output_that_dvc_has_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert removed_outputs() == ""
+    outs = [{"path": "rejects.csv", "size": 80}, {"path": "a.zarr", "size": 5000}, {"path": "here", "size": 10**6}]
+    Path("dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": {"convert@chess": {"outs": outs}}}))
+    Path("here").touch()
+    assert removed_outputs() == ""  # not run by DVC
+    for stage in ("convert@chess", "below/dvc.yaml:convert@chess"):
+        monkeypatch.setenv("DVC_STAGE", stage)
+        assert removed_outputs() == "; DVC removed a.zarr beforehand, and 'dvc checkout' restores it"
+    monkeypatch.setenv("DVC_STAGE", "train@chess")
+    assert removed_outputs() == ""
+    monkeypatch.setenv("DVC_STAGE", "convert@chess")
+    for path in ("rejects.csv", "a.zarr"):
+        Path(path).touch()
+    assert removed_outputs() == ""

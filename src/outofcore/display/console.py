@@ -45,22 +45,22 @@ def stopped_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def one_line_errors(*, resumes: bool = True) -> Iterator[None]:
+def one_line_errors(*, resumes: bool = True, hint: Callable[[], str] = str) -> Iterator[None]:
     """Run a command's body: an expected error becomes one line and an exit code, SIGTERM stops it like Ctrl-C.
 
-    ``resumes`` is whether the command continues where it was stopped.
+    ``resumes`` is whether the command continues where it was stopped; ``hint`` gives what to add to an error.
     """
     try:
         with _stopped_by(_interrupt):
             yield
     except OutOfCoreError as error:
-        _tell(str(error))
+        _tell(f"{error}{hint()}")
         raise SystemExit(EXIT_MISTAKE) from None
     except BrokenPipeError:  # the reader of the output closed the pipe
         raise
     except OSError as error:
         where = error.filename if error.filename is not None else "a file that the system does not name"
-        _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow")
+        _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow{hint()}")
         raise SystemExit(EXIT_SYSTEM) from None
     except KeyboardInterrupt:
         interrupted.clear()

@@ -1,8 +1,9 @@
-"""What ``dvc.lock`` records of the tokenizer that is here."""
+"""What ``dvc.lock`` records of earlier runs: of the tokenizer that is here, of what DVC has removed."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,22 @@ from outofcore.errors import ParamsError
 from outofcore.settings.yaml_text import parse_yaml
 
 STAGE = "tokenizer"
+RUNNING = "DVC_STAGE"  # the variable by which DVC names a stage to its command
+
+
+def removed_outputs(lock: Path = Path("dvc.lock")) -> str:
+    """How to restore what DVC has removed before it ran this stage, for the end of an error; "" if it is nothing.
+
+    ``persist: true`` would keep it, but DVC copies such outputs out of its cache before each run, and never takes them
+    from its run cache.
+    """
+    try:
+        stage = parse_yaml(lock.read_text("utf-8"))["stages"][os.environ[RUNNING].rpartition(":")[2]]
+        gone = [out for out in stage["outs"] if not Path(out["path"]).exists()]
+        largest = max(gone, key=lambda out: out["size"])["path"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""  # not run by DVC, or nothing is gone
+    return f"; DVC removed {largest} beforehand, and 'dvc checkout' restores it"
 
 
 def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:
