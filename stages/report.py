@@ -8,6 +8,7 @@ from pathlib import Path
 from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
+    from outofcore.system.durable import replace_text
     from outofcore.system.extras import load
 
 PAGE = Path("reports/index.html")
@@ -20,8 +21,7 @@ def main() -> None:
     from outofcore.report.render import make_page  # which takes seconds
 
     page = make_page(Path())
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page, encoding="utf-8", newline="\n")
+    replace_text(PAGE, page)
     sys.stdout.write(f"{PAGE}: {len(page.encode()) / 1e6:.2f} MB; open it in a browser\n")
 
 

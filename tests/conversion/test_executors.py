@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -79,55 +75,3 @@ def test_an_error_while_saving_does_not_hide_the_first(tmp_path: Path, monkeypat
     with pytest.raises(SpaceError):
         conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
     assert calls == ["save"]
-
-
-SCRIPT = """
-import outofcore
-text = "".join(f'[White "{number}"]\\n\\n1. e4 e5 2. Nf3 1-0\\n\\n' for number in range(200))
-open("games.pgn", "w").write(text)
-outofcore.convert("chess", "games.pgn", "chess.zarr")
-"""
-
-
-def test_a_script_without_a_guard_learns_of_it_with_engine_processes(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SCRIPT)
-    environment = os.environ | {"OUTOFCORE_ENGINE": "processes", "OUTOFCORE_WORKERS": "1"}
-    run = subprocess.run(
-        [sys.executable, "mine.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode
-    assert "memory" not in run.stderr.splitlines()[-1]
-    assert "below 'if __name__ == \"__main__\":'" in run.stderr.splitlines()[-1]
-
-
-def test_ctrl_c_reaches_no_worker_process() -> None:
-    with open_executor("processes", 1) as executor:
-        worker = executor.submit(os.getpid).result()
-        os.kill(worker, signal.SIGINT)
-        assert executor.submit(os.getpid).result() == worker
-
-
-SPAWNED = """
-import multiprocessing
-import outofcore
-
-if __name__ == "__main__":
-    get_context, methods = multiprocessing.get_context, []
-    multiprocessing.get_all_start_methods = lambda: ["spawn"]
-    multiprocessing.get_context = lambda method: methods.append(method) or get_context(method)
-    print(outofcore.convert("chess", "games.pgn", "chess.zarr")["digest"], *methods)
-"""
-
-
-def test_worker_processes_are_spawned_where_nothing_else_starts_one(tmp_path: Path) -> None:
-    games = (f'[White "{number}"]\n\n1. e4 e5 2. Nf3 1-0\n\n' for number in range(200))
-    (tmp_path / "games.pgn").write_text("".join(games))
-    (tmp_path / "mine.py").write_text(SPAWNED)
-
-    def told(engine: str) -> str:
-        environment = os.environ | {"OUTOFCORE_ENGINE": engine, "OUTOFCORE_WORKERS": "2"}
-        command = [sys.executable, "mine.py"]
-        return subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
-
-    digest = told("threads").strip()
-    assert set(told("processes").split()) == {digest, "spawn"}

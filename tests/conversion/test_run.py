@@ -37,9 +37,9 @@ def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, 
     domain, section = domain or Lines(), section or LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    engine, workers = options.pop("engine", "threads"), options.pop("workers", 2)
+    workers = options.pop("workers", 2)
     watch = options.pop("watch", lambda *_: None)
-    return conversion.run(NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options)
+    return conversion.run(NOTHING, executor=open_executor("threads", workers), workers=workers, watch=watch, **options)
 
 
 @pytest.fixture
@@ -95,6 +95,18 @@ def test_no_cell_of_the_rejects_is_a_formula(raw: Path, tmp_path: Path) -> None:
     assert {"'=cmd|' !A0.txt", "''=1.txt", "'plain'.txt"} <= set(names)
 
 
+def test_a_terminal_obeys_nothing_in_the_rejects(raw: Path, tmp_path: Path) -> None:
+    name = "\x1b[31mred\u202e\x9b.txt"
+    (raw / name).write_text("\n")
+    outcome = run(raw, tmp_path)
+    content = (tmp_path / "rejects.csv").read_bytes()
+    assert {*range(0x20), 0x7F} & {*content} == {0x0A}
+    with (tmp_path / "rejects.csv").open(newline="", encoding="utf-8") as stream:
+        listed = [row["file"] for row in csv.DictReader(stream)]
+    assert len(listed) == sum(outcome.figures["rejected"].values())
+    assert r"\x1b[31mred\u202e\x9b.txt" in listed
+
+
 def test_rejects_are_listed_with_file_offset_and_reason(raw: Path, tmp_path: Path) -> None:
     outcome = run(raw, tmp_path)
     with (tmp_path / "rejects.csv").open(newline="") as stream:
@@ -134,20 +146,19 @@ def test_rejects_that_cannot_be_written_cost_no_conversion(
 
 
 @pytest.mark.parametrize(
-    ("domain", "engine", "workers"),
+    ("domain", "workers"),
     [
-        (Lines(), "threads", 1),
-        (Lines(), "threads", 5),
-        (Lines(), "processes", 2),
-        (Lines(unit_bytes=1), "threads", 2),
-        (Lines(unit_bytes=10**6), "threads", 2),
-        (Lines(piece=7), "threads", 3),
-        (Lines(piece=10**6), "threads", 2),
+        (Lines(), 1),
+        (Lines(), 5),
+        (Lines(unit_bytes=1), 2),
+        (Lines(unit_bytes=10**6), 2),
+        (Lines(piece=7), 3),
+        (Lines(piece=10**6), 2),
     ],
 )
-def test_neither_workers_nor_cuts_show(raw: Path, tmp_path: Path, domain: Lines, engine: str, workers: int) -> None:
+def test_neither_workers_nor_cuts_show(raw: Path, tmp_path: Path, domain: Lines, workers: int) -> None:
     expected = run(raw, tmp_path / "expected").seal.digest
-    assert run(raw, tmp_path / "other", domain, engine=engine, workers=workers).seal.digest == expected
+    assert run(raw, tmp_path / "other", domain, workers=workers).seal.digest == expected
 
 
 @pytest.mark.parametrize("domain", [Lines(), Lines(unit_bytes=40, piece=5)])

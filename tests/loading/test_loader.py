@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.loading.iteration import Loader
@@ -205,17 +204,6 @@ def test_ends_its_threads(make_store: MakeStore) -> None:
     next(iterator)
     del iterator
     assert not threads_since(before)
-
-
-@pytest.mark.parametrize("options", [{}, {"batch_size": 64}, {"batch_size": 4, "collate_fn": list}])
-def test_a_data_loader_that_would_make_batches_of_batches_is_refused(
-    make_store: MakeStore, options: dict[str, Any]
-) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
-    with pytest.raises(ParamsError, match=r"expected DataLoader\(..., batch_size=None\)") as raised:
-        next(iter(DataLoader(batches, **options)))
-    assert "\n" not in str(raised.value)
-    assert len(next(iter(DataLoader(batches, batch_size=None)))["id"]) == 100
 
 
 def test_one_iteration_at_a_time(make_store: MakeStore) -> None:

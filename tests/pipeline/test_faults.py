@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,29 +15,11 @@ import pytest
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
-from outofcore.errors import AuditError, ClusterError
+from outofcore.errors import AuditError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.verify import verify
 from tests.conversion.lines import Lines, LinesSection, write_lines
-
-
-@dataclass(frozen=True)
-class Dying:
-    """Ends its process in one unit, once others were noted, as when memory runs out; not once a file stands."""
-
-    inner: Callable[[Unit], UnitResult]
-    once: Path
-    journal: Path
-
-    def __call__(self, unit: Unit) -> UnitResult:
-        if unit.offset > 1000 and not self.once.exists():
-            end = time.monotonic() + 60
-            while not self.journal.exists() and time.monotonic() < end:
-                time.sleep(0.01)
-            self.once.touch()
-            os._exit(1)
-        return self.inner(unit)
 
 
 @dataclass(frozen=True)
@@ -82,29 +62,17 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def run(raw: Path, out: Path, domain: Lines, engine: str = "threads", scratch: Path | None = None) -> Outcome:
+def run(raw: Path, out: Path, domain: Lines, scratch: Path | None = None) -> Outcome:
     files = find_files(raw, "**/*", domain.suffixes, section="lines")
     conversion = Conversion(domain, LinesSection(), files, out / "lines.zarr", out / "rejects" / "lines.csv")
     return conversion.run(
         Estimate(0, 0, 0, 0),
-        executor=open_executor(engine, 2),
+        executor=open_executor("threads", 2),
         workers=2,
         watch=lambda *_: None,
         scratch=scratch,
         checkpoint_seconds=0,
     )
-
-
-def test_a_worker_that_dies_is_one_line_and_the_work_goes_on(raw: Path, tmp_path: Path) -> None:
-    expected = run(raw, tmp_path / "whole", Lines()).seal.digest
-    journal = tmp_path / "out" / "lines.zarr.work" / "journal.json"
-    dying = Wrapped(around=partial(Dying, once=tmp_path / "once", journal=journal))
-    with pytest.raises(ClusterError, match="a worker process has ended in the middle of its work"):
-        run(raw, tmp_path / "out", dying, "processes")
-    assert not (tmp_path / "out" / "lines.zarr").exists()
-    again = run(raw, tmp_path / "out", dying, "processes")
-    assert again.seal.digest == expected
-    assert again.resumed_units > 0
 
 
 def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path) -> None:

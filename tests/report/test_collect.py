@@ -23,6 +23,17 @@ def test_only_domains_of_the_project_are_shown(tmp_path: Path) -> None:
         collect.collect(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["train.json", "convert.json", "convert_run.json", "test.json"])
+@pytest.mark.parametrize("content", ["<<<<<<< HEAD\n{}\n=======\n", '{"seconds": ', "[1]", "", "\xff"])
+def test_figures_that_are_none_are_one_line(tmp_path: Path, name: str, content: str) -> None:
+    metrics = tmp_path / "metrics" / "chess"
+    metrics.mkdir(parents=True)
+    (metrics / "train.json").write_text("{}")
+    (metrics / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(ParamsError, match=rf"metrics/chess/{name}: expected figures .*'dvc repro'$"):
+        collect.collect(tmp_path)
+
+
 def test_of_many_rejects_only_the_first_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "data/rejects/chess.csv"
     table.parent.mkdir(parents=True)

@@ -72,7 +72,7 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
     [
         ("workers", "0", "a whole number from 1"),
         ("workers", "two", "a whole number from 1"),
-        ("engine", "thread", "one of threads, processes, dask"),
+        ("engine", "thread", "one of threads, dask"),
         ("dask", "somewhere", "the address of a Dask scheduler"),
         ("memory", "lots", "512MiB"),
         ("memory", "0", "512MiB"),

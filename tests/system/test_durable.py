@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import signal
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import outofcore
 from outofcore.errors import StoreError
-from outofcore.system.durable import WorkFolder, replace_file, replace_text, sync_folder, write_file, writing
+from outofcore.system.durable import WorkFolder, replace_text, replacing, sync_folder, write_file, writing
 from tests.store.synced import Synced
 
 CURES = {
@@ -89,8 +91,8 @@ def test_a_write_that_fails_leaves_the_old_file_alone(linked: tuple[Path, Path],
         new.write_text("half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space"):
-        replace_file(path, fail)
+    with pytest.raises(OSError, match="No space"), replacing(path) as new:
+        fail(new)
     assert path.read_text() == "before"
     assert {each.name for each in tmp_path.iterdir()} == {"file", "cached"}
 
@@ -99,12 +101,10 @@ def test_two_that_replace_a_file_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "file"
     (tmp_path / "file.part").symlink_to(tmp_path / "precious")
 
-    def second(new: Path) -> None:
+    with replacing(path) as new:
         new.write_text("first")
         replace_text(path, "second")
         assert path.read_text() == "second"
-
-    replace_file(path, second)
     assert path.read_text() == "first"
     assert {each.name for each in tmp_path.iterdir()} == {"file", "file.part"}
 
@@ -142,3 +142,17 @@ with outofcore.system.durable.WorkFolder(pathlib.Path({str(path)!r}), "taken"):
         assert work.token == token
         work.empty()
     assert not list(tmp_path.iterdir())
+
+
+def test_one_module_writes_files() -> None:
+    """A file that something else writes can be left half written, or change what DVC's cache links to it."""
+    package = Path(outofcore.__file__).parent
+    found = set()
+    for path in [*package.rglob("*.py"), *(Path(__file__).parents[2] / "stages").glob("*.py")]:
+        if path.name in ("durable.py", "sample.py"):  # samples are made in a folder of their own
+            continue
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+            if name in ("write_text", "write_bytes"):
+                found.add(path.name)
+    assert not found

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from outofcore.conversion.seen import SeenKeys
 from outofcore.conversion.splits import MIXED, SPLITS, UNDATED
+from outofcore.display.console import visible
 from outofcore.errors import AuditError
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
@@ -79,7 +80,7 @@ class Assembler:
         self._count(unit, accepted, rejects)
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
-            (_no_formula(unit.places[file][1]), offset, reason, _no_formula(detail))
+            (_cell(unit.places[file][1]), offset, reason, _cell(detail))
             for file, offset, reason, detail in sorted(rejects)
         )
         return text.getvalue()
@@ -238,6 +239,6 @@ def taken(rows: Columns, spans: Ints) -> Columns:
     return {name: np.take(field, places, axis=0) for name, field in rows.items()}  # some times faster than a mask
 
 
-def _no_formula(cell: str) -> str:
-    """A cell that no spreadsheet evaluates: ``'=1+1``, with one apostrophe more than the text has."""
-    return f"'{cell}" if _FORMULA.match(cell) else cell
+def _cell(text: str) -> str:
+    """A cell that no terminal obeys and no spreadsheet evaluates: ``'=1+1``, with one apostrophe more than the text."""
+    return visible(f"'{text}" if _FORMULA.match(text) else text)

@@ -71,7 +71,7 @@ class Build:
     def add(self, unit: Unit, result: UnitResult) -> None:
         """Store the result of the next unit; raises AuditError."""
         self.savable = False
-        self._journal.rejects.write(self.assembler.add(unit, result).encode(errors="backslashreplace"))
+        self._journal.rejects.write(self.assembler.add(unit, result).encode())
         self._read.update(source for source, _ in unit.places)
         self._read.update(unit.others)
         self.units += 1

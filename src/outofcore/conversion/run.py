@@ -212,7 +212,6 @@ class Conversion:
             "bytes_per_row": round(stored / rows, 3) if rows else 0.0,
             "estimate_bytes": forecast.store_bytes,
             "audited": build.assembler.audited,
-            "audit_differences": 0,
             **({"not_audited": self.domain.not_audited} if self.domain.not_audited else {}),
             "digest": seal.digest,
             **({"doubts": doubted} if doubted else {}),

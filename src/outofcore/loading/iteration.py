@@ -12,9 +12,8 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, get_worker_info
 
-from outofcore.domains.consumer import check_consumer
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import shown, whole
@@ -141,10 +140,12 @@ class Loader(IterableDataset[Batch]):
         Raises
         ------
         ParamsError
-            In a ``DataLoader`` with worker processes or a ``batch_size``; when continued after a later iteration has
+            In a ``DataLoader`` with worker processes; when continued after a later iteration has
             begun.
         """
-        check_consumer("loader")
+        if get_worker_info() is not None:  # each of which would read all of it
+            message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            raise ParamsError(message)
         self._iteration = None
         self._end()
         if self._begun:

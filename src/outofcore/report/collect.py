@@ -102,7 +102,7 @@ def _conversion(metrics: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         # The digest differs where DVC has restored this conversion from its cache.
         return convert, run if run.get("digest", convert.get("digest")) == convert.get("digest") else {}
     figures = {path.stem: _json(path) for path in several}
-    added = ("bytes_raw", "bytes_store", "estimate_bytes", "audited", "audit_differences")
+    added = ("bytes_raw", "bytes_store", "estimate_bytes", "audited")
     sums = {key: sum(own[key] for own in figures.values()) for key in added}
     doubts = [f"{entry}: {each}" for entry, own in figures.items() for each in own.get("doubts", ())]
     return {**sums, "doubts": doubts, "digests": {entry: own["digest"] for entry, own in figures.items()}}, {}
@@ -142,7 +142,17 @@ def _works(folder: Path, pattern: str) -> list[Path]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    """The figures in a file, {} if there is none; raises ParamsError for anything but a mapping."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:  # a merge conflict, or a file that was cut
+        message = f"{path}: expected figures as JSON, {error}; restore the file with Git, or run 'dvc repro'"
+        raise ParamsError(message) from error
+    if not isinstance(content, dict):
+        message = f"{path}: expected figures by name, got {type(content).__name__}; run 'dvc repro'"
+        raise ParamsError(message)
     return content
 
 

@@ -45,7 +45,7 @@ def _folder(value: Any) -> Path:
 _Whole = Annotated[int, Strict(), BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)]
 _Share = Annotated[float, Strict(), BeforeValidator(lambda value: float(value) if isinstance(value, str) else value)]
 _Size = Annotated[int, BeforeValidator(parse_bytes)]
-_Engine = Literal["threads", "processes", "dask"]
+_Engine = Literal["threads", "dask"]
 _Residency = Literal["auto", "ram", "mapped", "hybrid", "streamed", "device"]
 
 

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -80,15 +80,15 @@ def remove_unfinished(path: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Replace a file by what ``write`` writes to the path that it receives."""
-    with replacing(path) as new:
-        write(new)
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file."""
+    with writing(path), replacing(path) as new:
+        new.write_bytes(content)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a text file."""
-    replace_file(path, lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
+    """Replace a text file, UTF-8 with the line ends of the text."""
+    replace_file(path, text.encode())
 
 
 def sync_folder(folder: Path) -> None:

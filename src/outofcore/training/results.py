@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +54,7 @@ def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
         writer.writerows(rows)
         replace_text(folder / f"{stem}.csv", table.getvalue())
     for stem, picture in task.pictures().items():
-        replace_file(folder / f"{stem}.png", partial(Path.write_bytes, data=picture))
+        replace_file(folder / f"{stem}.png", picture)
 
 
 def identity_of(store: Store, section: Any) -> dict[str, Any]:

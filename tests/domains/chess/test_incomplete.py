@@ -65,7 +65,7 @@ def test_both_are_counted_in_the_figures_of_a_conversion(tmp_path):
         splits={"val": 0.0, "test": 0.0},
     )
     assert (figures["found"], figures["accepted"], figures["rejected"]) == (4, 3, {"illegal_move": 1})
-    assert (figures["unfinished"], figures["stopped"], figures["audit_differences"]) == (1, 1, 0)
+    assert (figures["unfinished"], figures["stopped"]) == (1, 1)
     assert open_store(tmp_path / "a.zarr").sequences("train")["event"].read().tolist() == ["", "", ""]
     batch = next(iter(outofcore.loader(tmp_path / "a.zarr", "train", 6, shuffle=False)))
     assert Counter(batch["value"].isnan().tolist()) == {False: 4, True: 2}

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, get_worker_info
 
-from outofcore.domains.consumer import check_consumer
 from outofcore.domains.reading import Reading
 from outofcore.domains.text.documents.hub import HubFile
 from outofcore.domains.text.params import TextSection
@@ -151,10 +150,12 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         Raises
         ------
         ParamsError
-            In a ``DataLoader`` with worker processes or a ``batch_size``; when continued after a later iteration has
+            In a ``DataLoader`` with worker processes; when continued after a later iteration has
             begun.
         """
-        check_consumer("stream")
+        if get_worker_info() is not None:  # each of which would read all of it
+            message = "a stream reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            raise ParamsError(message)
         self.close()
         if self._begun:
             self.set_epoch(self.epoch + 1)
