@@ -89,7 +89,6 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "many lengths": (lambda: {"lengths": [1, 3]}, "lengths: expected a sum of 3, the number of rows, got 4"),
     "empty sequences": (lambda: {"lengths": [3, 0]}, "lengths: expected whole numbers from 1"),
     "a codec": (lambda: {"codec": "gzip"}, "codec: expected .*'zstd'.*, got gzip"),
-    "a level": (lambda: {"level": 0}, "level: expected .*, got 0"),
     "chunks": (lambda: {"chunk_rows": 17}, "chunk_rows: expected .*one of 16"),
     "shards": (lambda: {"chunk_rows": 16, "shard_rows": 24}, "chunk_rows: expected .*, got 16 and 24"),
     "no JSON": (lambda: {"attributes": {"a": {1, 2}}}, "attributes: expected JSON values"),

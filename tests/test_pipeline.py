@@ -16,7 +16,9 @@ import outofcore
 from outofcore.cli import app
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ClusterError, ParamsError, RawInputError, StoreError
+from outofcore.params import section_of
 from outofcore.pipeline import check_evaluated, open_evaluated
+from outofcore.training.results import identity_of
 
 ROOT = Path(__file__).parents[1]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -120,6 +122,21 @@ def test_only_a_store_of_the_same_settings_is_replaced_unasked() -> None:
         outofcore.convert("text", "a.txt", "arrays.zarr", **settings)
     assert outofcore.open_store("text.zarr").digest == kept
     assert outofcore.convert("text", "a.txt", "text.zarr", **other, replace=True)["accepted"] == first["accepted"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_how_many_records_are_checked_changes_nothing_that_is_made() -> None:
+    text = "".join(f'[White "{number}"]\n\n1. e4 e5 2. Nf3 1-0\n\n' for number in range(2000))
+    Path("games.pgn").write_text(text)
+    figures = [outofcore.convert("chess", "games.pgn", "a.zarr", audit={"records": count}) for count in (10, 1500)]
+    few, many = (each.pop("audited") for each in figures)
+    assert few < 100 < 1000 < many
+    assert figures[0] == figures[1]  # with the digest
+    identities = [
+        identity_of(outofcore.open_store("a.zarr"), section_of("chess", "test()", None, {"raw": ".", **audit}))
+        for audit in ({}, {"audit": {"records": 1500}})
+    ]
+    assert identities[0] == identities[1]
 
 
 @pytest.mark.usefixtures("elsewhere")

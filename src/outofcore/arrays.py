@@ -69,7 +69,6 @@ def write_store(
     sequences: npt.ArrayLike | str | None = None,
     lengths: npt.ArrayLike | None = None,
     codec: str = "zstd",
-    level: int = 1,
     chunk_rows: int | None = None,
     shard_rows: int | None = None,
     attributes: Mapping[str, Any] | None = None,
@@ -100,8 +99,8 @@ def write_store(
         The number of each row's sequence, which never decreases, or the name of the field that has it.
     lengths
         The number of rows of each sequence, instead of ``sequences``.
-    codec, level
-        ``zstd``, ``lz4`` or ``none``, and the level of compression.
+    codec
+        ``zstd``, ``lz4`` or ``none``.
     chunk_rows
         Rows that are decoded at once, a multiple of 16; by default about 256 KiB of the widest field.
     shard_rows
@@ -147,7 +146,7 @@ def write_store(
     fields = fields_of(form)
     if not fields:
         refuse("data", "at least one field of numbers", f"only {text}")
-    store = _store_section(fields, codec=codec, level=level, chunk_rows=chunk_rows, shard_rows=shard_rows)
+    store = _store_section(fields, codec=codec, chunk_rows=chunk_rows, shard_rows=shard_rows)
     params = {"splits": {**shares.shares, **shares.named}, "seed": shares.seed, "store": store.model_dump(mode="json")}
     if not replace:
         refuse_replacing(Path(str(path)), DOMAIN, params, fields)

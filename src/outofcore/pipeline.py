@@ -19,7 +19,7 @@ from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.journal import NOT_CONVERSION
+from outofcore.conversion.journal import NOT_STORED
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.display.bar import Bar
@@ -110,7 +110,7 @@ def convert(
         message = f"{target}: {why}"
         raise ParamsError(message)
     if not replace:
-        refuse_replacing(target, kind.name, section.model_dump(mode="json", exclude=NOT_CONVERSION))
+        refuse_replacing(target, kind.name, section.model_dump(mode="json", exclude=NOT_STORED))
     if params is None:
         section = kind.prepared(section, str(target))
     named = Path(target).absolute()

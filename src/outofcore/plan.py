@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.journal import NOT_CONVERSION
+from outofcore.conversion.journal import NOT_STORED
 from outofcore.conversion.run import Conversion
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
@@ -132,7 +132,7 @@ def plan_domain(
 
 def _done(domain: Domain, section: Any, searched: Mapping[str, Search]) -> dict[str, Store]:
     """The stores of entries of ``raw`` that are here, made with these settings of files of these names and sizes."""
-    settings, done = section.model_dump(mode="json", exclude=NOT_CONVERSION), {}
+    settings, done = section.model_dump(mode="json", exclude=NOT_STORED), {}
     for entry in entries_of(section):
         with suppress(StoreError):
             store = open_store(place_of(domain, section, entry))

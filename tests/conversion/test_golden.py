@@ -59,6 +59,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "54a09693b4487dae1604c001ca58ab6be3483bf27f2138f52046a565104375d2",
             "none": "4161b331dedaa4c8081bf3ffdaf14874ab4f7feb0cede10d4867e8e2b2ce8667",
         },
+        5: {
+            "zstd": "85d4819d77dd1f1c956be6620c3f81339fa0485833932360e9b14c5f3f2c1dd3",
+            "none": "c8e78c67604be1af4e206521c100c15bd56f7008665ddb9c3752b5dfe1150c73",
+        },
     },
     "go": {
         1: {
@@ -78,8 +82,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "none": "44c264189509d64bd8a39558490faaaf304d42b52e23f4da81be314f2390d998",
         },
         5: {
-            "zstd": "d93a97bd38294579bd289174b0c59bf2887513fcb500a82a7afd09b0fa47bae8",
-            "none": "af4b78dd490df84dfc959bed357c9763f4ef8d312176a1967513dbf028e9a3a7",
+            "zstd": "08f52fb830a3b99ae15221b03ec6123be53a056f9c8ca99f2b3d17b5de6b081f",
+            "none": "39d6f997a40e01080b0c78976f9004c67768da9ca3351c7816e397c7f578f073",
         },
     },
     "text": {
@@ -99,6 +103,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "4c0d2c51176be656fbc579af3d8ee456b5be9768113719715dc17c14f91b0916",
             "none": "3d5a5d4cfc728e5b4dafd975e29196cba2a0e1fe1cc632d4b87ec5d25d4af393",
         },
+        5: {
+            "zstd": "f6841c2d05b303f88e96f1919e0f70b8dbee3796dddc45b77f243157d9db9ca6",
+            "none": "6ec71e63b0040640bd9149a1e42ff8a5882f0d7cd3dd22f80282d7bde4a07b2c",
+        },
     },
     "neural": {
         1: {
@@ -113,6 +121,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "4c8c5c5223ba9046fac71607989b8ef2a7d0ca2c2422caf2a0c47b5d2197ed1f",
             "none": "6987efb12c864630089067830334ec612ab70e758fb164cf728de67685aa7f43",
         },
+        4: {
+            "zstd": "a457d24003cbef50ffc45fefb0cc4aa54f953821fdd0687f0203ff1969373961",
+            "none": "7fb6de214c60721b2136df659cf0005bbc62b52168f288ccb9a01456fbee0e42",
+        },
     },
 }
 # Versions with the bytes of the one before, as they differ for other input than this: text 2 for UTF-16 and UTF-32,
@@ -120,9 +132,9 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
 # and go 3 for UTF-16 and damage.
 EQUAL_HERE = {("text", 2), ("chess", 3), ("go", 3)}
 ARRAYS = {
-    "zstd": "2b270dc84279cff6be3439b2e84ca45eb0fb178b820ca4dbfdd057d8d59913de",
-    "lz4": "9e0b5864ab734fdefd402e684de3a275112a911a9ae95217b9bfff12b316418e",
-    "none": "3fdd87f9275ef675c67d836c3a64b5066ed736ec99f5befb7f272e630eaabebd",
+    "zstd": "773510978ee25b4b7217757bddb3403afa3ca3ca596dd3117c8a74b35e960d29",
+    "lz4": "370b384f8811ae0eb553e5946d0c04c6d293ac7c59c8a0f411da65b3b870fee8",
+    "none": "9e3abe98fcd4d81694c0ad435f7fb82698034a20c7a1ae34f46ae8f56d3ba687",
 }
 
 

@@ -74,7 +74,7 @@ def test_a_disk_too_small_is_refused_before_the_first_byte(disk: Disk) -> None:
     assert message.startswith(f"not enough room, nothing was written: {small} (ext4) needs 18.")
     assert "(store 14.7 MB, margin 2.94 MB, reserve" in message
     assert re.search(r", 1[\d.]+ MB are free\. Ways out", message)
-    assert "codec zstd or a higher level in chess.store, stricter chess.filters" in message
+    assert "codec zstd in chess.store, stricter chess.filters" in message
     assert "the project on another disk" in message
     assert f"old versions removed, if the cache lies on {small}: {REMOVE_OLD}" in message
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from outofcore.conversion.assemble import Assembler
-from outofcore.conversion.journal import NOT_CONVERSION
+from outofcore.conversion.journal import NOT_STORED
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
@@ -39,7 +39,7 @@ def attributes(
         "sequence": domain.sequence,
         "parts": sorted(schemas),
         "splits": list(SPLITS),
-        "params": section.model_dump(mode="json", exclude=NOT_CONVERSION),
+        "params": section.model_dump(mode="json", exclude=NOT_STORED),
     }
 
 

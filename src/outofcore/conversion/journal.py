@@ -24,8 +24,9 @@ from outofcore.store.seal import FORMAT
 from outofcore.system.durable import WorkFolder, sync_folder, write_file, writing
 
 JOURNAL = 4
-# Settings for reading a store change no byte of it.
+# Settings for reading a store change no byte of it, nor does what is only checked.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
+NOT_STORED = NOT_CONVERSION | {"audit"}
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,6 @@ class StoreSection(Section):
     """Store layout; see the documentation of the store format."""
 
     codec: CodecName = "zstd"
-    level: int = Field(1, ge=1, le=22, description="compression level; of no effect with codec none")
     chunk_rows: int = Field(4096, ge=16, le=2**26, description="rows decoded at once")
     shard_rows: int = Field(1_048_576, ge=16, le=2**40, description="rows of a file, a multiple of chunk_rows")
 
@@ -158,7 +157,7 @@ class StoreSection(Section):
 
     def layout(self) -> Layout:
         """These settings as a store layout."""
-        return Layout(codec=self.codec, level=self.level, chunk_rows=self.chunk_rows, shard_rows=self.shard_rows)
+        return Layout(codec=self.codec, chunk_rows=self.chunk_rows, shard_rows=self.shard_rows)
 
 
 class AuditSection(Section):

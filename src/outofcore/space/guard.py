@@ -100,7 +100,7 @@ def ways_out(demand: Demand, section: str) -> list[str]:
     if not purposes & {Purpose.STORE, Purpose.WORK, Purpose.DVC_COPY}:
         less = f"a smaller model ({section}.train.preset)"
     else:
-        less = f"a smaller store (codec zstd or a higher level in {section}.store, stricter {section}.filters)"
+        less = f"a smaller store (codec zstd in {section}.store, stricter {section}.filters)"
     if copies and purposes & {Purpose.STORE, Purpose.MODEL}:
         elsewhere = "links in place of DVC's copy ('dvc config cache.type hardlink,symlink')"
         elsewhere += " or the cache on another disk ('dvc cache dir --local FOLDER')"

@@ -62,7 +62,7 @@ def identity_of(store: Store, section: Any) -> dict[str, Any]:
     return {
         "domain": store.domain,
         "store": store.digest,
-        "params": section.model_dump(mode="json"),
+        "params": section.model_dump(mode="json", exclude={"audit"}),  # which no model depends on
         "attributes": store.attributes,
         "parts": {part: store.part_attributes(part) for part in store.parts if part},
     }

@@ -12,7 +12,7 @@ class Chess(Domain):
     name = "chess"
     row = "position"
     sequence = "game"
-    bytes_version = 4
+    bytes_version = 5
     suffixes = SUFFIXES
     section = ChessSection
     packages = ("chess", "pyarrow", "rust_pgn_reader_python_binding")

@@ -24,7 +24,7 @@ class Neural(Domain):
     divided_by = "source.trial_bins"
     suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", ".zarr", *ZARR)
     section = NeuralSection
-    bytes_version = 3
+    bytes_version = 4
     packages = ("h5py", "scipy")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
 

@@ -207,7 +207,7 @@ def measure(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, section: Ne
     ]
     found = []
     for name in CODECS if chunks else ():
-        codec = ChunkCodec(name, section.store.level, str(stored_as(dtype)))
+        codec = ChunkCodec(name, section.store.layout().level, str(stored_as(dtype)))
         encoded = [codec.encode(chunk) for chunk in chunks]
         share = sum(map(len, encoded)) / sum(chunk.nbytes for chunk in chunks)
         found.append(Compressed(name, share, int(_decoding_speed(codec, encoded, chunks))))
