@@ -46,6 +46,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, content in {"__init__": "", "kernel": KERNEL, "callee": CALLEE, "facts": "N = 1\n", "other": ""}.items():
         (folder / f"{name}.py").write_text(content)
     monkeypatch.setattr(compilation, "PACKAGE", folder)
+    monkeypatch.setattr(compilation, "CONSTANTS", ("fact*.py",))
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
@@ -57,10 +58,7 @@ def forget() -> None:
     """As in a new process, after the end of this one."""
     for name in [name for name in sys.modules if name.split(".")[0] == "kernels"]:
         del sys.modules[name]
-    for cached in (compilation._folder, compilation._warn):
-        cached.cache_clear()
-    for cached in (compilation.source_digest, compilation._imported):
-        cached.cache_clear()
+    compilation._folder.cache_clear()
     importlib.invalidate_caches()
 
 
@@ -83,7 +81,6 @@ def test_an_edited_callee_or_constant_in_another_file_is_compiled_again(package:
 
 def test_what_no_source_of_it_has_changed_is_used_again(package: Path) -> None:
     assert load()(1) == 2
-    end_process(package)
     (package / "other.py").write_text("# edited\n")
     run = load()
     assert run(1) == 2
@@ -94,16 +91,7 @@ def test_earlier_machine_code_is_removed(package: Path) -> None:
     for number in range(compilation.KEPT + 3):
         (package / "facts.py").write_text(f"N = {number}\n")
         assert load()(1) == 1 + number
-    assert len(list((package / "__pycache__").glob("kernel.*"))) == compilation.KEPT
-
-
-def cached_files(package: Path) -> list[Path]:
-    return sorted((package / "__pycache__").rglob("*.nb[ic]"))
-
-
-def end_process(package: Path) -> None:
-    for folder in {file.parent.parent for file in cached_files(package)}:
-        compilation._list(folder)
+    assert len(list((package / "__pycache__").glob("machine-code.*"))) == compilation.KEPT
 
 
 def test_no_place_that_can_be_written(
@@ -116,89 +104,64 @@ def test_no_place_that_can_be_written(
     assert run(1) == 2
     assert not run.stats.cache_path
     [record] = caplog.records
-    assert "no place for machine code has 8 MiB that can be written, so it is compiled at each" in record.getMessage()
+    assert "no place for machine code has 64 MiB that can be written, so it is compiled at each" in record.getMessage()
 
 
 def test_a_full_disk(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     assert load()(1) == 2
-    assert cached_files(package) == []
+    assert not list(package.rglob("*.nb[ic]"))
 
 
-def damage_of_each_kind(content: bytes) -> list[bytes]:
-    flipped = bytearray(content)
-    flipped[len(content) // 2] ^= 4
-    return [b"", content[: len(content) // 2], bytes(len(content)), bytes(flipped)]
+def trees() -> dict[Path, ast.Module]:
+    return {file: ast.parse(file.read_text("utf-8")) for file in compilation.PACKAGE.rglob("*.py")}
 
 
-@pytest.mark.parametrize("kind", range(4), ids=["empty", "cut", "zeroed", "one bit"])
-def test_damaged_machine_code_is_compiled_again(package: Path, kind: int) -> None:
-    assert load()(1) == 2
-    end_process(package)
-    for file in cached_files(package):
-        if kind < 3 or file.suffix == ".nbc":
-            file.write_bytes(damage_of_each_kind(file.read_bytes())[kind])
-    run = load()
-    assert run(1) == 2
-    assert hits(run) == 0
-    end_process(package)
-    run = load()
-    assert run(1) == 2
-    assert hits(run) == 1
+def imports(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """Module and name of what a file imports, by its name there."""
+    return {
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
-def test_what_another_process_is_compiling_now(package: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It adds to an index of machine code that was listed, and has not listed it again: nothing is said of that."""
-    assert load()(1) == 2
-    end_process(package)
-    listings = {file: file.read_bytes() for file in (package / "__pycache__").rglob("sums.json")}
-    assert load()(1.5) == 2.5
-    end_process(package)
-    for file, listing in listings.items():
-        assert file.read_bytes() != listing
-        file.write_bytes(listing)
-    assert load()(1) == 2
-    assert not caplog.records
+def decorators(node: ast.AST) -> list[str]:
+    return [ast.unparse(each) for each in node.decorator_list] if isinstance(node, ast.FunctionDef) else []
 
 
-def test_what_a_killed_process_compiled_last_is_compiled_again(package: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It may be cut, zeroed or flipped anywhere after a power loss; what was compiled before is listed."""
-    command = "from kernels.kernel import run; run(1); import os; os._exit(9)"
-    environment = os.environ | {"PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": ""}
-    assert subprocess.run([sys.executable, "-c", command], env=environment).returncode == 9
-    callee, last = ([file for file in cached_files(package) if name in file.name] for name in ("callee", "kernel"))
-    assert [len(callee), len(last)] == [2, 2]
-    before = [file.read_bytes() for file in callee]
-    for file in last:
-        file.write_bytes(damage_of_each_kind(file.read_bytes())[3])
-    run = load()
-    assert run(1) == 2
-    assert hits(run) == 0
-    assert not caplog.records
-    assert [file.read_bytes() for file in callee] == before
-    end_process(package)
-    run = load()
-    assert run(1) == 2
-    assert hits(run) == 1
+def names(*nodes: ast.AST) -> set[str]:
+    return {each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
-def test_the_sums_are_listed_when_a_process_ends(package: Path) -> None:
-    command = "from kernels.kernel import run; print(run(1), sum(run.stats.cache_hits.values()))"
-    environment = os.environ | {"PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(package / "machine")}
-    for hit in (0, 1):
-        ended = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True)
-        assert (ended.stdout, ended.stderr) == (f"2 {hit}\n", "")
-    assert len(list((package / "machine").rglob("sums.json"))) == 2
+def test_what_compiled_functions_read_is_in_files_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant in another file could be edited, and the machine code with the old one would stay in use."""
+    digest = compilation._digest()
+    read = set()
+    for tree in trees().values():
+        compiled = [node for node in tree.body if any("kernel" in each or "njit" in each for each in decorators(node))]
+        used = {name for node in compiled for name in names(*node.body)}  # type: ignore[attr-defined]
+        for node in tree.body:  # constants of the file, made of others
+            if isinstance(node, ast.Assign) and names(*node.targets) & used:
+                used |= names(node.value)
+        read |= {module for name, (module, _) in imports(tree).items() if name in used}
+    files = [compilation.PACKAGE.parent.joinpath(*each.split(".")).with_suffix(".py") for each in sorted(read)]
+    files = [file for file in files if file.is_file() and file.name != "compilation.py"]
+    assert len(files) > 10
+    read_bytes = Path.read_bytes
+    for file in files:
+        monkeypatch.setattr(Path, "read_bytes", lambda path, f=file: read_bytes(path) + b"#" * (path == f))
+        assert compilation._digest() != digest, file
 
 
-def test_every_compiled_function_of_the_package_is_cached_by_its_sources() -> None:
+def test_every_compiled_function_of_the_package_is_cached_by_the_digest() -> None:
     for module in (legal, gather):
         found = [value for value in vars(module).values() if hasattr(value, "stats")]
         assert found
         for function in found:
-            file = Path(function.py_func.__code__.co_filename)
-            assert f"/{file.stem}.{compilation.source_digest(file)[:16]}/" in function.stats.cache_path
+            assert f"/machine-code.{compilation._digest()}/" in function.stats.cache_path
 
 
 @compilation.kernel
@@ -217,26 +180,15 @@ def _sum(values: Any) -> Any:
 
 def test_no_inner_kernel_is_called_by_python() -> None:
     """It has no code for that: the process would end."""
-    trees = {file: ast.parse(file.read_text("utf-8")) for file in compilation.PACKAGE.rglob("*.py")}
     inner, called = set(), set()
-    for file, tree in trees.items():
+    for file, tree in trees().items():
         module = ".".join(file.relative_to(compilation.PACKAGE.parent).with_suffix("").parts)
-        names = {
-            alias.asname or alias.name: (node.module, alias.name)
-            for node in tree.body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
+        imported = imports(tree)
         for node in tree.body:
-            decorators = (
-                [ast.unparse(each) for each in node.decorator_list] if isinstance(node, ast.FunctionDef) else []
-            )
-            if {"inner_kernel", "inlined_kernel"} & set(decorators):
-                inner.add((module, node.name))
-            if not any("kernel" in each or "njit" in each for each in decorators):
-                called |= {
-                    names.get(each.id, (module, each.id)) for each in ast.walk(node) if isinstance(each, ast.Name)
-                }
+            if {"inner_kernel", "inlined_kernel"} & set(decorators(node)):
+                inner.add((module, node.name))  # type: ignore[attr-defined]
+            if not any("kernel" in each or "njit" in each for each in decorators(node)):
+                called |= {imported.get(name, (module, name)) for name in names(node)}
     assert len(inner) > 80
     assert not inner & called
 
@@ -310,13 +262,20 @@ def test_a_variable_is_no_constant_for_what_is_called_with_it() -> None:
     assert (len(rest.signatures), len(rest_of_constant.signatures)) == (1, 2)
 
 
-@pytest.mark.usefixtures("package")
+TWO_COMPILED = """
+import numpy as np
+from outofcore.raw.keys import keys_of
+for dtype in (np.uint8, np.int64):
+    keys_of([(np.arange(8, dtype=dtype), np.zeros((1, 2), np.int64)[:, ::1 if dtype == np.uint8 else -1])])
+"""
+
+
 def test_a_terminal_is_told_why_it_waits(tmp_path: Path) -> None:
     """Once, and not where the machine code is kept from an earlier run."""
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for lines in (1, 0):
         controller, terminal = os.openpty()
-        command = [sys.executable, "-c", "from kernels.kernel import run; run(1); run(1.5)"]
+        command = [sys.executable, "-c", TWO_COMPILED]
         subprocess.run(command, env={**os.environ, **cache}, stderr=terminal, check=True)
         os.write(terminal, b".")
         assert os.read(controller, 4096).count(b"compiling machine code") == lines
