@@ -144,6 +144,43 @@ with outofcore.system.durable.WorkFolder(pathlib.Path({str(path)!r}), "taken"):
     assert not list(tmp_path.iterdir())
 
 
+KILLED = """
+import os, pathlib, sys
+from outofcore.system import durable
+left = int(sys.argv[2])
+def dying(call):
+    def called(*arguments, **options):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), 9)
+        return call(*arguments, **options)
+    return called
+for owner, name in ((pathlib.Path, "mkdir"), (pathlib.Path, "open"), (pathlib.Path, "rename"), (os, "fsync"),
+                    (os, "rmdir"), (os, "unlink"), (durable.shutil, "rmtree")):
+    setattr(owner, name, dying(getattr(owner, name)))
+with durable.WorkFolder(pathlib.Path(sys.argv[1]), "taken"):
+    pass
+"""
+
+
+def test_a_work_folder_of_a_process_killed_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
+    somebody_elses = tmp_path / "s.zarr.work.0123abcd"
+    somebody_elses.mkdir()
+    (somebody_elses / "precious").write_text("theirs")
+    path, killed = tmp_path / "s.zarr.work", 0
+    for moment in range(1, 100):
+        ended = subprocess.run([sys.executable, "-c", KILLED, str(path), str(moment)], check=False)
+        if not ended.returncode:
+            break
+        killed += len(list(tmp_path.iterdir())) > 1
+        with WorkFolder(path, "taken"):
+            pass
+        assert [each.name for each in tmp_path.iterdir()] == [somebody_elses.name], moment
+    assert killed > 5
+    assert (somebody_elses / "precious").read_text() == "theirs"
+
+
 def test_one_module_writes_files() -> None:
     """A file that something else writes can be left half written, or change what DVC's cache links to it."""
     package = Path(outofcore.__file__).parent

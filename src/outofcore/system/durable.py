@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
 import secrets
@@ -150,6 +151,7 @@ class WorkFolder:
                 self._create()
         self.token = self._mark()
         self._held.enter_context(locked(self.path, self._refusal))
+        self._remove_leftovers()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -170,8 +172,15 @@ class WorkFolder:
 
     def _content(self) -> list[Path]:
         with suppress(FileNotFoundError):
-            return [path for path in self.path.iterdir() if path.name != MARK and not path.name.startswith(LOCK)]
+            return [path for path in self.path.iterdir() if not _is_own(path)]
         return []
+
+    def _remove_leftovers(self) -> None:
+        """Remove the folders under other names that processes left which were killed while they made or removed it."""
+        for path in self.path.parent.glob(f"{glob.escape(self.path.name)}.{'[0-9a-f]' * 8}"):
+            with suppress(OSError):
+                if not path.is_symlink() and all(map(_is_own, path.iterdir())):
+                    shutil.rmtree(path)
 
     def _create(self) -> None:
         new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
@@ -179,10 +188,9 @@ class WorkFolder:
         try:
             write_file(new / MARK, f"work folder of outofcore {secrets.token_hex(16)}\n".encode())
             sync_folder(new)
-            with suppress(FileExistsError, NotADirectoryError):  # another process was faster
-                new.rename(self.path)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
+            new.rename(self.path)
+        except (OSError, StoreError):
+            if not os.path.lexists(self.path):  # else another process was faster, and took this for a leftover
                 raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
@@ -200,6 +208,11 @@ class WorkFolder:
             "else's; nothing was touched: rename it, or choose another target"
         )
         raise StoreError(message)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a path in a work folder is its mark or its lock."""
+    return path.name == MARK or path.name.startswith(LOCK)
 
 
 def remove(path: Path) -> None:
