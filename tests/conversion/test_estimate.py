@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess import DOMAIN
+from outofcore.domains.neural import DOMAIN as NEURAL
 from outofcore.raw.files import Member, RawFile, find_files
 from outofcore.raw.unit import AuditRate
 
@@ -130,6 +133,35 @@ def test_two_copies_of_a_folder_are_counted_once(
         forecast = estimate(DOMAIN, section, found, executor)
     assert forecast.sampled_bytes < 0.6 * forecast.raw_bytes
     assert forecast.rows == pytest.approx(16 * files * games, rel=0.15)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 7])
+def test_a_few_long_trials_are_estimated_from_pieces_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int
+) -> None:
+    monkeypatch.setattr("outofcore.domains.neural.source.UNIT_BYTES", 4096)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["stim"] = np.random.default_rng(0).integers(0, 256, (7000, 8, 8), np.uint8)
+        file["robs"] = np.ones((7000, 3), np.float32)
+        file["trial"] = np.arange(7000) * trials // 7000
+    section = NEURAL.section(raw=str(tmp_path), source={"names": {"trial": "trial"}})
+    files = find_files(tmp_path, "**/*", NEURAL.suffixes, section="neural")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(NEURAL, section, files, executor)
+    assert forecast.sampled_bytes < 0.3 * forecast.raw_bytes
+    assert forecast.rows == pytest.approx(7000, rel=0.1)
+
+
+def test_empty_files_next_to_a_recording_do_not_end_the_estimate(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"{number:02}.h5").touch()
+    with h5py.File(tmp_path / "recording.h5", "w") as file:
+        file["stim"], file["robs"] = np.zeros((90, 2, 2), np.uint8), np.zeros((90, 3))
+    section = NEURAL.section(raw=str(tmp_path))
+    files = find_files(tmp_path, "**/*", NEURAL.suffixes, section="neural")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(NEURAL, section, files, executor)
+    assert sum(forecast.rejected.values()) > 0
 
 
 def test_games_that_come_many_times_are_at_least_those_of_the_sample(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError
 from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit
+from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
 from outofcore.store.measure import MeasuredStore
 
 ENCODERS = 4
@@ -65,6 +65,7 @@ def estimate(
     """
     raw_bytes = sum(file.bytes for file in files)
     some = _opened(files, raw_bytes)
+    some = some if any(file.bytes for file in some) else files
     some_bytes = sum(file.bytes for file in some)
     units, share = _spread(domain.units(some, section), some_bytes)
     whole = share == 1.0 and some_bytes == raw_bytes
@@ -77,13 +78,13 @@ def estimate(
         assembler = Assembler(store, partial(splits_of, section=section.splits), drop_duplicates=drop and whole)
         pairs, found, unusual, most = _Pairs(), 0, 0, 0
         for unit, result in in_order(executor, convert, units, ahead):
-            assembler.add(unit, result)
+            assembler.add(unit, result if whole else _apart(result))
             found += len(result.keys) - result.continues
             unusual += result.unusual
             columns = [*result.rows.values(), *result.sequences.values(), result.keys]
             most = max(most, len(unit.payload) + sum(column.nbytes for column in columns))
             if not whole:
-                pairs.add(result.keys)
+                pairs.add(result.keys[int(result.continues) :])
         scale = (pairs.kept(share) if drop else 1.0) / share
         rows = sum(store.count(name)[0] for name in SPLITS) * scale
         root = attributes(domain, section, schemas, counted(assembler, store))
@@ -102,6 +103,11 @@ def estimate(
             doubts=tuple(doubts(domain, section, assembler)),
             refused=_refused(domain, section, store) if whole else "",
         )
+
+
+def _apart(result: UnitResult) -> UnitResult:
+    """The result with its first and last sequence as whole ones: the units next to it are not in the sample."""
+    return replace(result, found=result.found + result.continues, continues=False, unfinished=False)
 
 
 def _refused(domain: Domain, section: Any, store: MeasuredStore) -> str:
@@ -170,22 +176,23 @@ def _spread(units: Iterable[Unit], raw_bytes: int) -> tuple[list[Unit], float]:
     Shares are of decompressed bytes if units carry some: a compressed file is read in blocks of many units.
     """
     kept: list[tuple[int, Unit]] = []
-    halvings, raw, decoded, held = 0, 0, 0, 0
+    count, halvings, raw, decoded, held = 0, 0, 0, 0, 0
     for number, unit in enumerate(units):
+        count = number + 1
         raw += unit.raw_bytes
         decoded += len(unit.payload)
-        # A continued sequence only makes sense together with the previous unit.
-        if _drawn(number, halvings) and not (halvings and unit.detail.get("continues")):
+        if _drawn(number, halvings):
             kept.append((number, unit))
             held += len(unit.payload)
         if len(kept) >= 2 * SAMPLE_UNITS and (held > SAMPLE_BYTES or not held):
             halvings += 1
-            kept = [(at, each) for at, each in kept if _drawn(at, halvings) and not each.detail.get("continues")]
+            kept = [(at, each) for at, each in kept if _drawn(at, halvings)]
             held = sum(len(each.payload) for _, each in kept)
         if raw > SAMPLE_RAW_BYTES:
             break
     chosen = [each for _, each in kept]
     if not halvings and raw <= SAMPLE_RAW_BYTES:
         return chosen, 1.0
-    part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / raw
-    return chosen, part * raw / raw_bytes
+    part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / max(raw, 1)
+    share = part * raw / max(raw_bytes, 1)
+    return chosen, share or len(chosen) / count  # empty files alone have no bytes

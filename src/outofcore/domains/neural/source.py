@@ -92,7 +92,6 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (span, ranges) in enumerate(zip(cuts, reader.locate(starts, stops), strict=True)):
         detail: dict[str, Any] = {"session": session, "survey": slim, "bins": span, "ranges": ranges}
-        detail["continues"] = bool(span.trials.start[0] < span.start)
         if streams.streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
         share = session.bytes * (number + 1) // len(cuts) - session.bytes * number // len(cuts)
