@@ -15,6 +15,7 @@ from outofcore.domains.neural.model import NeuralTask, repeated_conditions
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import NeuralReading
 from tests.domains.fake_mps import FakeMps, on_mps
+from tests.domains.neural.glm import bits_per_spike
 from tests.domains.neural.repeats import repeat_sums
 
 SESSIONS = (
@@ -82,6 +83,41 @@ def test_loss_is_the_masked_log_likelihood():
 def test_an_untrained_model_predicts_the_means():
     rate, _ = NeuralTask(SESSIONS, section()).predict(batch(0))
     torch.testing.assert_close(rate, torch.tensor(SESSIONS[0].mean).expand(40, 3), rtol=1e-4, atol=1e-4)
+
+
+def test_the_start_is_the_mean_whatever_it_is():
+    means = (0.0, 1e-5, 1e-4, 1e-3, 0.03, 1.0, 30.0, 200.0, 5000.0)
+    shape = SessionShape("r", (3, 3), len(means), 0, means, (1.0,) * len(means))
+    task = NeuralTask((shape,), section(lags=1))
+    made = {
+        "stim": torch.full((1, 1, 3, 3), 127, dtype=torch.uint8),
+        "robs": torch.zeros(1, len(means)),
+        "dfs": torch.ones(1, len(means), dtype=torch.uint8),
+    }
+    torch.testing.assert_close(task.predict(made)[0][0], torch.tensor(means), rtol=1e-3, atol=3e-6)
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_rare_neurons_without_anything_to_learn_stay_at_their_means(size):
+    """Size is that of a spike: rates may be in any unit."""
+    generator = np.random.default_rng(1)
+    rates = np.array([1e-4, 2e-4, 3e-4, 5e-4, 1e-3, 2e-3, 5e-3])
+    spikes = size * (generator.random((200_001, 7)) < rates).astype(np.float32)
+    before, now = torch.from_numpy(spikes[:-1, None]), torch.from_numpy(spikes[1:])
+    shape = SessionShape("r", (0, 0), 7, 0, tuple(spikes.mean(0).tolist()), tuple(spikes.std(0).tolist()))
+    task = NeuralTask((shape,), section(lags=1, history=1))
+    optimizer = torch.optim.AdamW(task.parameters(), lr=0.01, weight_decay=0)
+    for step in range(100):
+        rows = slice(step * 256, (step + 1) * 256)
+        made = {"robs": now[rows], "dfs": torch.ones(256, 7, dtype=torch.uint8), "history": before[rows]}
+        optimizer.zero_grad()
+        loss, count = task.loss(made)
+        (loss / count).backward()
+        optimizer.step()
+    everything = {"robs": now, "dfs": torch.ones_like(now, dtype=torch.uint8), "history": before}
+    with torch.no_grad():
+        rate = task.predict(everything)[0].double().numpy()
+    assert bits_per_spike(rate, spikes[1:]) > -0.1
 
 
 def test_behaviour_in_any_unit_is_scaled_by_the_train_split():

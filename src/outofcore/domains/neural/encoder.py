@@ -62,6 +62,10 @@ PRESETS: dict[str, tuple[tuple[int, int], ...]] = {
 # first step on: so filters count by the root of their size. The factor makes a learning rate of 0.01 suit them.
 STRIDE = 10.0
 
+# A spike of a neuron that seldom fires is many standard deviations, so that a weight which is noise would move the rate
+# by hundreds of spikes. Variance by mean is the size of a spike: responses before count by at least this share of it.
+RARE = 0.3
+
 
 class Core(nn.Module):
     """Convolutions shared by all sessions, over lags times planes; ``layers`` are channels and kernel sizes."""
@@ -168,7 +172,10 @@ class Encoder(nn.Module):
             drive = self.readouts[session](self.core(stim.flatten(1, -3))).float() + drive
         average, unit = self.get_buffer(f"mean_{session}"), self.get_buffer(f"spread_{session}")
         if history is not None:
-            past = (history.float() - average) / unit.clamp(min=LEAST_RATE)
+            scale = unit
+            if self.positive:
+                scale = torch.maximum(unit, RARE * unit.square() / average.clamp(min=LEAST_RATE))
+            past = (history.float() - average) / scale.clamp(min=LEAST_RATE)
             if self.sessions[session].held_out:
                 past = past.index_select(2, self.inputs(session))
             drive = drive + self.histories[session](past).float()
@@ -204,4 +211,6 @@ class Encoder(nn.Module):
         mean = torch.tensor(session.mean, dtype=torch.float32)
         if not self.positive:
             return torch.zeros_like(mean)
-        return torch.log(torch.expm1(mean.clamp(min=1e-3)))
+        # The inverse of softplus, of which the usual form is infinite from 89 on.
+        drawn = (mean.double() - LEAST_RATE).clamp(min=LEAST_RATE)
+        return (drawn + torch.log(-torch.expm1(-drawn))).float()
