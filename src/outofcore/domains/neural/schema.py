@@ -25,15 +25,16 @@ SEQUENCES = (
 def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
     """One part per convertible session; raises RawInputError with the first reason if there is none."""
     found: dict[str, Schema] = {}
-    wrong: list[str] = []
+    wrong: list[tuple[bool, str]] = []
     for session, survey in survey_sessions(files, section):
         if isinstance(survey, Reject):
-            wrong.append(f"{session.file}: {survey.detail}")
+            wrong.append((session.kind == "none", f"{session.file}: {survey.detail}"))
         else:
             found[session.name] = session_schema(session, survey, section.source)
     if not found:
         more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
-        message = f"neural.raw: no session can be converted: {wrong[0] if wrong else 'no files'}{more}"
+        first = min(wrong, key=lambda each: each[0])[1] if wrong else "no files"  # one of a session, if there is any
+        message = f"neural.raw: no session can be converted: {first}{more}"
         raise RawInputError(message)
     return found
 

@@ -10,6 +10,8 @@ import pytest
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import FolderRecording, text_array
 from outofcore.domains.neural.recordings.recording import find_array, matching
+from outofcore.errors import RawInputError
+from tests.domains.neural.rig import convert
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,29 @@ def test_columns_of_text_by_their_titles(tmp_path):
         assert recording.array(f"run.csv[{name}]").read(0, 2).tolist() == expected
     with pytest.raises(SessionError, match="expected one column 'pace', its first line has time, speed, gain"):
         recording.array("run.csv[pace]")
+
+
+@pytest.mark.parametrize("field", ["stimulus", "responses", "behavior", "valid", "trial", "repeat", "column"])
+@pytest.mark.parametrize("column", ["-1", "0:2", "speed", "3", "1,2"])
+def test_a_column_that_is_no_number_or_not_there_is_refused_in_one_line(tmp_path, field, column):
+    for name, shape in {"stim": (60, 3, 3), "robs": (60, 4), "x": (60, 3)}.items():
+        np.save(tmp_path / f"{name}.npy", np.ones(shape, np.uint8))
+    names = {"stimulus": "stim", "responses": "robs"}
+    settings = {"units": [{"column": f"x[{column}]"}]} if field == "column" else {}
+    names |= {} if field == "column" else {field: f"x[{column}]"}
+    with pytest.raises(RawInputError, match=r"no session can be converted: \w+.npy: .*number of a column.*\(60, 3\)"):
+        convert(tmp_path, names=names, trial_bins=30, **settings)
+
+
+def test_a_column_of_numpy_is_counted_from_0(tmp_path):
+    table = np.arange(12.0).reshape(4, 3)
+    np.save(tmp_path / "x.npy", table)
+    np.save(tmp_path / "frames.npy", np.ones((4, 2, 2)))
+    recording = FolderRecording(tmp_path, ("frames.npy", "x.npy"))
+    for column in range(3):
+        assert recording.array(f"x[{column}]").read(1, 4)[:, 0].tolist() == table[1:, column].tolist()
+    with pytest.raises(SessionError, match=r"'frames\[0\]': .* its shape is \(4, 2, 2\)"):
+        recording.array("frames[0]")
 
 
 @pytest.mark.parametrize("title", ["speed", "10.5", "nan", "-1"])

@@ -174,6 +174,23 @@ def test_what_matlab_stores_as_its_shape_is_empty_and_its_text_is_words(tmp_path
     recording.close()
 
 
+@pytest.mark.parametrize("kind", ["string", "categorical", "datetime", "function_handle"])
+def test_objects_of_matlab_are_refused_by_name(tmp_path, kind):
+    with h5py.File(tmp_path / "a.mat", "w") as file:
+        for name in ("film", "inside"):
+            handles = file.create_dataset(name, data=np.array([[3707764736], [2], [1], [1], [1], [5]], np.uint32))
+            handles.attrs["MATLAB_class"] = np.bytes_(kind)
+            handles.attrs["MATLAB_object_decode"] = np.int32(3)
+        cells = file.create_dataset("cells", (1, 2), h5py.ref_dtype)
+        cells[0, 0] = cells[0, 1] = file["inside"].ref
+    recording = Hdf5Recording(tmp_path / "a.mat")
+    with pytest.raises(SessionError, match=f"'/film' is a MATLAB {kind}, an object"):
+        recording.array("film")
+    with pytest.raises(SessionError, match=f"'/inside' is a MATLAB {kind}, an object"):
+        recording.cells("cells")
+    recording.close()
+
+
 def test_a_virtual_dataset_of_this_file_is_read_if_it_is_whole(tmp_path, frames):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["first"], file["second"] = frames[:20], frames[20:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -20,7 +19,7 @@ from outofcore.domains.neural.recordings.arrays import (
     sliced,
 )
 from outofcore.domains.neural.recordings.npy import npy_array
-from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.domains.neural.recordings.recording import Recording, split_column
 from outofcore.raw.files import decompressed, plain_name
 
 TEXT = (".txt", ".csv", ".tsv", ".dat")
@@ -48,16 +47,16 @@ class FolderRecording(Recording):
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         array = npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
-        return columns_of(array, [column]) if isinstance(column, int) else array
+        return array if column is None else _column(array, name, column)
 
 
-def split_column(name: str) -> tuple[str, int | str | None]:
-    """``stimulus.txt.gz[1]``, ``run.csv[speed]`` -> the file and the number or title of its column, None if missing."""
-    found = re.fullmatch(r"(.*)\[([^]]+)\]", name)
-    if found is None:
-        return name, None
-    column = found[2].strip()
-    return found[1], int(column) if column.isdecimal() else column
+def _column(array: RecordedArray, name: str, column: int | str) -> RecordedArray:
+    """A column of an array of numpy, which has no titles."""
+    if len(array.shape) > 2 or not isinstance(column, int) or column >= array.columns:
+        what = f"{name!r}: expected the number of a column, from 0, of an array (samples, columns)"
+        message = f"{what}; its shape is {array.shape}"
+        raise SessionError(message, reason="wrong_shape")
+    return columns_of(array, [column])
 
 
 def named_files(name: str) -> PurePosixPath:

@@ -134,6 +134,11 @@ def as_array(found: Any, axis: int = 0) -> RecordedArray:
     raise SessionError(message, reason=reason)
 
 
+def _matlab_class(found: h5py.Dataset) -> str:
+    kind = found.attrs.get("MATLAB_class", b"object")
+    return kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
+
+
 def _absent(found: h5py.Dataset, axis: int) -> Mask | None:
     """Which entries along an axis of the file are in a chunk that was never written; None if none is."""
     if not found.size or not found.ndim or found.is_virtual:
@@ -171,6 +176,10 @@ def _refused(found: Any) -> tuple[str, str]:
         if not h5py.h5z.filter_avail(code):
             named = f"filter {code} ({title.decode(errors='replace')})"
             return f"{found.name!r} is compressed with {named}; install hdf5plugin to read it", "missing_filter"
+    if "MATLAB_object_decode" in found.attrs:
+        kind = _matlab_class(found)
+        what = f"{found.name!r} is a MATLAB {kind}, an object without plain values"
+        return f"{what}; save it as numbers or as a char array (double, posixtime, char)", "wrong_type"
     if h5py.check_ref_dtype(found.dtype) is not None:
         return (
             f"{found.name!r} holds references (MATLAB cells); only arrays by trial and names.spike_times can be cells",

@@ -61,8 +61,8 @@ class Recording:
         del name, count
         return None
 
-    def observed(self, name: str) -> list[Ints] | None:
-        """When each train of :meth:`trains` was observed, (intervals, 2) nanoseconds; None if unknown."""
+    def observed(self, name: str) -> list[Ints | None] | None:
+        """When each train of :meth:`trains` was observed, (intervals, 2) nanoseconds; None where nothing states it."""
         del name
         return None
 
@@ -136,9 +136,18 @@ def matching(recording: Recording, pattern: str) -> dict[tuple[str, ...], str]:
     return {found.groups(): name for name in names if (found := whole.fullmatch(name))}
 
 
+def split_column(name: str) -> tuple[str, int | str | None]:
+    """``stimulus.txt.gz[1]``, ``run.csv[speed]`` -> the file and the number or title of its column, None if missing."""
+    found = re.fullmatch(r"(.*)\[([^]]+)\]", name)
+    if found is None:
+        return name, None
+    column = found[2].strip()
+    return found[1], int(column) if column.isdecimal() else column
+
+
 def unread(recording: Recording, names: Sequence[str]) -> tuple[str, ...]:
     """The arrays, in natural order, that none of these names and patterns means, nor a group that they mean."""
-    files = (re.sub(r"\[[^]]+\]$", "", name).removesuffix(".npy").strip("/") for name in names)
+    files = (split_column(name)[0].removesuffix(".npy").strip("/") for name in names)
     meant = re.compile("|".join("([^/]*)".join(map(re.escape, name.split("*"))) + "(/.*)?" for name in files))
     return tuple(name for name in sorted(recording.names(), key=natural_order) if not meant.fullmatch(name))
 
