@@ -39,8 +39,48 @@ def test_spikes_alone_are_counted_in_bins_from_time_0(clocked, write_h5):
         inside = np.flatnonzero([start <= (place + 0.5) * WIDTH < stop for place in range(last + 1)])
         sequence = trials.sequences[number]
         at = sum(each["length"] for each in trials.sequences[:number])
-        assert sequence["offset"] == inside[0] - first
+        assert sequence["offset"] == inside[0] - round(3.2 / WIDTH)  # the first trial begins the recording
         assert np.array_equal(trials.rows["robs"][at : at + sequence["length"]], expected[inside])
+
+
+def test_silence_in_marked_trials_is_recorded(write_h5):
+    starts = np.arange(0, 20, 2.0)
+    trains = {"spk/n0": np.array([6.3, 6.9, 8.2, 11.1]), "spk/n1": np.array([7.0, 7.5, 9.9, 12.4])}
+    path = write_h5(trains | {"trials": np.stack([starts, starts + 2], 1)})
+    names = {"stimulus": None, "responses": None, "spike_times": "spk", "trial": "trials"}
+    result = convert(path, names=names, bin_width=0.1)
+    expected = np.stack([np.histogram(times, np.arange(201) / 10)[0] for times in trains.values()], 1)
+    assert np.array_equal(result.only.rows["robs"], expected)
+    assert result.only.rows["dfs"].all()
+    assert [each["length"] for each in result.only.sequences] == [20] * 10
+    assert not result.rejects
+    late = write_h5(trains | {"trials": np.array([[100.0, 102.0], [102.0, 104.0]])}, "late.h5")
+    with pytest.raises(
+        RawInputError, match=r"trials run from 100 to 103\.9 s, spikes from 6\.3 to 12\.4 s: they never"
+    ):
+        convert(late, names=names, bin_width=0.1)
+
+
+@pytest.mark.parametrize("layout", ["group", "sorted", "mixed"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_choice_of_units_moves_no_bin(write_h5, layout, marked):
+    trains = [np.array([1.05, 9.05]), np.array([3.15, 4.25]), np.array([2.5, 6.5])]
+    arrays = {f"spk/n{number}": times for number, times in enumerate(trains)} | {"good": np.array([0, 1, 1])}
+    names = {"stimulus": None, "responses": None, "spike_times": "spk"}
+    condition = {"column": "good", "values": [1]}
+    if layout != "group":
+        times, owner = np.concatenate(trains), np.repeat([0, 1, 2], 2)
+        order = np.argsort(times) if layout == "mixed" else np.arange(6)
+        arrays = {"spk": times[order], "owner": owner[order]}
+        names, condition = names | {"spike_neurons": "owner"}, {"column": "owner", "min": 1}
+    arrays["trials"] = np.array([[0.0, 5.0], [5.0, 10.0]])
+    names["trial"] = "trials" if marked else None
+    path = write_h5(arrays)
+    whole = convert(path, names=names, bin_width=0.1).only
+    chosen = convert(path, names=names, bin_width=0.1, units=[condition]).only
+    assert len(whole.rows["robs"]) == (100 if marked else 81)
+    assert np.array_equal(chosen.rows["robs"], whole.rows["robs"][:, 1:])
+    assert [each["offset"] for each in chosen.sequences] == [each["offset"] for each in whole.sequences]
 
 
 def test_without_frames_the_clock_of_the_bins_is_that_of_samples_or_behaviour(clocked, write_h5):

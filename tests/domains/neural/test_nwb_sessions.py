@@ -134,6 +134,22 @@ def test_units_without_intervals_count_where_they_fired(tmp_path):
     assert result.only.rows["dfs"].sum(0).tolist() == [50, 100, 0]
 
 
+def test_without_a_stimulus_or_trials_the_intervals_of_the_units_state_what_was_recorded(tmp_path):
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    file.add_unit_column("quality", "x")
+    file.add_unit(spike_times=[2.5, 3.5], obs_intervals=[[1.0, 5.0], [6.0, 9.0]], quality="good")
+    file.add_unit(spike_times=[7.5], obs_intervals=[[2.0, 10.0]], quality="noise")
+    names = {"stimulus": None, "responses": None, "spike_times": "units"}
+    path = write_nwb(tmp_path, file)
+    rows = convert(path, names=names, bin_width=0.5).only.rows
+    edges = np.arange(1, 10.5, 0.5)
+    assert np.array_equal(rows["robs"], np.stack([np.histogram(each, edges)[0] for each in ([2.5, 3.5], [7.5])], 1))
+    observed = [(edges[:-1] < 5) | ((edges[:-1] >= 6) & (edges[:-1] < 9)), edges[:-1] >= 2]
+    assert np.array_equal(rows["dfs"], np.stack(observed, 1))
+    good = convert(path, names=names, bin_width=0.5, units=[{"column": "quality", "values": ["good"]}]).only.rows
+    assert np.array_equal(good["dfs"][:, 0], rows["dfs"][:, 0])
+
+
 def test_nwb_in_milliseconds_must_be_corrected_in_the_file(tmp_path):
     file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
     movie, times = np.zeros((100, 3, 4), np.uint8), np.arange(100) * 16_000.0

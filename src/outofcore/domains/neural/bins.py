@@ -209,7 +209,8 @@ class BinReader:
             return found
         found &= ~touching(lows, highs, streams.invalid)[:, None]
         for neuron, intervals in enumerate((streams.spikes and streams.spikes.observed) or ()):
-            found[:, neuron] &= inside(lows, highs, intervals)
+            if intervals is not None:
+                found[:, neuron] &= inside(lows, highs, intervals)
         return found
 
     def _behavior(

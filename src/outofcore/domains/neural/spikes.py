@@ -49,7 +49,8 @@ class Spikes:
     labels: SpikeOwners | None = None  # set only if one vector of the file holds all neurons
     owners: RecordedArray | None = None  # label of each spike if ``clocks`` is one vector for all neurons
     units: Units | None = None
-    observed: tuple[Times, ...] | None = None  # when each neuron was, joined intervals; None: all the time
+    observed: tuple[Times | None, ...] | None = None  # when each neuron was, joined intervals; None: not stated
+    others: tuple[tuple[RecordedArray, Times | None], ...] = ()  # the same of the units that were not chosen
 
     @property
     def neurons(self) -> int:
@@ -60,12 +61,30 @@ class Spikes:
         """Result of a pass over each vector."""
         return [examine(clock) for clock in self.clocks]
 
-    def span(self, width: float) -> ClockFacts:
-        """From the bin of the first spike to that of the last, by where they begin, in bins counted from time 0."""
-        timed = [each for each in self.facts if each.valid]
-        first, last = min((each.first for each in timed), default=0), max((each.last for each in timed), default=0)
-        start, stop = (math.floor(time // width * width) for time in (first, last))
-        return ClockFacts(sum(each.valid for each in timed), 0, start, stop, step=0, ascending=True)
+    def span(self, width: float, trials: Times) -> ClockFacts:
+        """The first and the last bin that was recorded, by where they begin, in bins counted from time 0.
+
+        Silence is recorded too: what was is stated by the intervals of ``trials`` (n, 2), without these by those in
+        which units were observed. A unit without any was recorded from its first spike to its last. Units that were
+        not chosen count as well: the choice does not move the bins.
+        """
+        trains = [
+            *zip(self.facts, self.observed or [None] * len(self.facts), strict=True),
+            *((examine(clock), seen) for clock, seen in self.others),
+        ]
+        intervals = (
+            [trials]
+            if len(trials)
+            else [
+                np.array([[facts.first, facts.last + 1]]) if seen is None else seen
+                for facts, seen in trains
+                if facts.valid or seen is not None
+            ]
+        )
+        edges = np.concatenate([np.empty((0, 2), np.int64), *intervals])
+        first, end = (int(edges[:, 0].min()), int(edges[:, 1].max())) if len(edges) else (0, 1)
+        start, stop = (math.floor(time // width * width) for time in (first, end - 1))
+        return ClockFacts(sum(facts.valid for facts, _ in trains), 0, start, stop, step=0, ascending=True)
 
     def locate(self, lows: Times, highs: Times) -> Ints:
         """Entries to read for each of several spans of time, [first, end): shape (spans, vectors, 2)."""
@@ -105,18 +124,22 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         if times.shape != owners.shape:
             message = f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
             raise SessionError(message, reason="unequal_length")
-        units = None
+        units, unchosen = None, np.empty((0, 2), np.int64)
         if labels is None:
             labels = _labels(owners)
             known = labels.known
             units = find_units(source, len(known), lambda column: _own_label(column, source, known))
             if units is not None:
                 chosen, bounds = list(units.rows), labels.bounds
+                unchosen = unchosen if bounds is None else np.delete(bounds, chosen, axis=0)
                 labels = replace(labels, known=known[chosen], bounds=None if bounds is None else bounds[chosen])
         if labels.bounds is None:
             return Spikes((listed_clock(times, unit),), labels, owners, units)
-        vectors = [part(times, start, stop) for start, stop in labels.bounds.tolist()]
-        return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), labels, units=units)
+        clocks, rest = (
+            tuple(listed_clock(part(times, start, stop), unit) for start, stop in bounds.tolist())
+            for bounds in (labels.bounds, unchosen)
+        )
+        return Spikes(clocks, labels, units=units, others=tuple((clock, None) for clock in rest))
     try:
         several = matching(recording, name).values() if "*" in name else ()
         vectors = [recording.array(each) for each in several] if "*" in name else recording.trains(name)
@@ -126,13 +149,13 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         raise missing(recording, "spike_times", name)
     units = find_units(source, len(vectors), lambda column: recording.column(name, column))
     observed = None if "*" in name else recording.observed(name)
-    if units is not None:
-        vectors = [vectors[row] for row in units.rows]
-        observed = observed and [observed[row] for row in units.rows]
     # MATLAB stores an empty train as 0 x 0 and others as columns.
     trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
-    clocks = tuple(listed_clock(train, unit) for train in trains)
-    return Spikes(clocks, units=units, observed=None if observed is None else tuple(observed))
+    recorded = [*zip((listed_clock(train, unit) for train in trains), observed or [None] * len(vectors), strict=True)]
+    rows = range(len(recorded)) if units is None else units.rows
+    clocks, seen = zip(*(recorded[row] for row in rows), strict=True)
+    others = tuple(recorded[row] for row in sorted({*range(len(recorded))} - {*rows}))
+    return Spikes(clocks, units=units, observed=None if observed is None else seen, others=others)
 
 
 def _own_label(column: str, source: SourceSection, known: Ints) -> Ints:

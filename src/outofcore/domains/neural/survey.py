@@ -22,7 +22,7 @@ from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
 from outofcore.domains.neural.streams import NOUNS, OWN_UNIT, Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
-from outofcore.domains.neural.trials import Trials, find_trials, has_intervals
+from outofcore.domains.neural.trials import Trials, find_trials, has_intervals, trial_times
 from outofcore.domains.neural.unit_table import Units
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
@@ -95,7 +95,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
             raise SessionError(message, reason="unequal_length")
     else:
         if streams.entry == "spike" and streams.spikes is not None:
-            facts = streams.spikes.span(source.bin_width * 1e9)
+            facts = streams.spikes.span(source.bin_width * 1e9, trial_times(streams))
             _check_span(facts, "spike", streams.unit_advice)
         else:
             facts = _clock(streams.shown, streams.entry, counts, untimed, streams.unit_advice)
@@ -221,8 +221,11 @@ def _longest(facts: ClockFacts, clock: BinClock) -> int:
 
 def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) -> None:
     if other.last < facts.first or other.first > facts.last:
+        first = f"{streams.entry}s"
+        if streams.entry == "spike":
+            first = "trials" if streams.trial is not None else "obs_intervals"
         message = (
-            f"{streams.entry}s run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
+            f"{first} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
             f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}"
         )
         raise SessionError(message, reason="time_unit")
@@ -254,6 +257,10 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
         untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
     last = max(each.last for each in timed)
+    if streams.entry == "spike":
+        _overlap(
+            frames, ClockFacts(0, 0, min(each.first for each in timed), last, 0, ascending=True), "spikes", streams
+        )
     ratio = _reach(timed) / _reach([frames])
     rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in timed)) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import BLOCK, INVALID, BinClock, Times, blocks, locate, nanoseconds
+from outofcore.domains.neural.clocks import (
+    BLOCK,
+    INVALID,
+    BinClock,
+    Times,
+    blocks,
+    joined_intervals,
+    locate,
+    nanoseconds,
+)
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, RecordedArray, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
@@ -44,6 +53,13 @@ class Trials:
 def has_intervals(trial: RecordedArray) -> bool:
     """Whether ``names.trial`` has a start and a stop of each trial, not a label for each frame."""
     return len(trial.shape) == 2 and trial.shape[1] == 2
+
+
+def trial_times(streams: Streams) -> Times:
+    """Start and stop of the marked trials that have both, (trials, 2) nanoseconds; none where labels mark them."""
+    if streams.trial is None or not has_intervals(streams.trial):
+        return np.empty((0, 2), np.int64)
+    return joined_intervals(nanoseconds(streams.trial.read(0, streams.trial.shape[0]), streams.time_unit))
 
 
 def find_trials(

@@ -25,8 +25,6 @@ MOST_NEURONS = 1 << 20
 
 
 INVALID = "intervals/invalid_times"
-ALWAYS = np.array([[-(2**62), 2**62]])
-"""Nanoseconds before and after any recording."""
 
 
 class NwbRecording(Hdf5Recording):
@@ -70,8 +68,8 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="wrong_shape")
         return [part(times, start, end) for start, end in self._bounds(name, "spike_times", times.shape[0])]
 
-    def observed(self, name: str) -> list[Ints] | None:
-        """The ``obs_intervals`` of each unit; a unit that has spikes but no interval was observed all the time."""
+    def observed(self, name: str) -> list[Ints | None] | None:
+        """The ``obs_intervals`` of each unit; for a unit that has spikes but no interval, nothing states it."""
         units = self.resolve(name)
         if any(link_of(units, key) is None for key in ("obs_intervals", "obs_intervals_index", "spike_times_index")):
             return None
@@ -86,11 +84,10 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="unequal_length")
         with damage_named(f"{name}/obs_intervals"):
             times = nanoseconds(table.read(0, table.shape[0]), "s")
-        stated = (
-            times[start:end] if end > start or last == first else ALWAYS
+        return [
+            joined_intervals(times[start:end]) if end > start or last == first else None
             for (start, end), (first, last) in zip(intervals, spikes, strict=True)
-        )
-        return [joined_intervals(each) for each in stated]
+        ]
 
     def invalid_times(self) -> Ints:
         """The table ``intervals/invalid_times``."""
