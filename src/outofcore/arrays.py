@@ -35,8 +35,8 @@ from outofcore.errors import ParamsError
 from outofcore.settings.machine import load_machine
 from outofcore.space.forecast import Need, Purpose
 from outofcore.space.guard import Guard
+from outofcore.store.connection import is_address, shown
 from outofcore.store.reader import Store, open_store
-from outofcore.store.remote import is_address, shown
 from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target, foreign, refuse_replacing
 from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter

@@ -27,6 +27,7 @@ with stopped_at_once():
     from outofcore.inspect import terminal
     from outofcore.space.committed import committed as check_committed
     from outofcore.space.dvc_cache import find_cache
+    from outofcore.store.connection import shown
     from outofcore.store.reader import is_foreign, open_store
     from outofcore.system.importing import large_imports
 
@@ -243,7 +244,7 @@ def convert_files(
       outofcore convert text text.zarr
     """
     with one_line_errors():
-        _begin(f"convert {domain}: {first}{f' to {second}' if second else ''}")
+        _begin(f"convert {domain}: {first}{f' to {shown(second)}' if second else ''}")
         from outofcore.params import given_settings, load_params
         from outofcore.pipeline import convert
 
@@ -287,7 +288,7 @@ def train_model(
       outofcore train text.zarr runs/small -S train.preset=small -S tensors.seq_len=512 --device cuda
     """
     with one_line_errors():
-        _begin(f"train: {store} into {out}")
+        _begin(f"train: {shown(store)} into {out}")
         from outofcore.params import given_settings
 
         with large_imports():

@@ -34,9 +34,9 @@ from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.forecast import store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
+from outofcore.store.connection import is_address, shown
 from outofcore.store.joined import JoinedStore, check_stores
 from outofcore.store.reader import Store, open_store
-from outofcore.store.remote import is_address, shown, url_of
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target, foreign, refuse_replacing
 from outofcore.store.writer import StoreWriter
@@ -235,7 +235,7 @@ def check_evaluated(domain: Domain, section: Any, store: Store) -> None:
     try:
         open_evaluated(domain, section, store)
     except StoreError:
-        if url_of(section.evaluate) or Path(section.evaluate).exists():
+        if is_address(section.evaluate) or Path(section.evaluate).exists():
             raise
 
 

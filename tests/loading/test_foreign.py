@@ -236,7 +236,7 @@ def test_cells_with_their_columns(tmp_path: Path) -> None:
     ("options", "error", "named"),
     [
         ({"fields": ("frames", "tim")}, StoreError, "no array 'tim'; there are frames, names, time"),
-        ({"fields": ("names",)}, StoreError, "names holds"),
+        ({"fields": ("names",)}, StoreError, "names has"),
         ({"axis": "time"}, StoreError, "no array of numbers with an axis 'time'"),
         ({"axis": 1, "fields": ("frames", "time")}, ParamsError, "time has no axis 1"),
         ({"rows": (5, 2000)}, ParamsError, r"rows: expected a range inside 0..1000"),
@@ -332,3 +332,54 @@ def test_a_refused_budget_says_what_rechunking_would_save(tmp_path: Path) -> Non
     group.create_array("frames", data=values, chunks=(rows, 50), overwrite=True)
     got = np.concatenate([batch["frames"].numpy() for batch in loader(tmp_path / "a.zarr", **options)])
     assert sorted(got[:, 0]) == sorted(values[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]", "timedelta64[s]", "S3", "U3", "V4", "(5, 0)", "()"])
+def test_what_no_tensor_holds_is_refused_at_the_root_and_in_a_group(tmp_path: Path, dtype: str) -> None:
+    values = np.zeros(eval(dtype), "i4") if dtype.startswith("(") else np.zeros((5, 2), dtype)
+    zarr.create_array(tmp_path / "root.zarr", data=values, zarr_format=2)
+    group = zarr.open_group(tmp_path / "group.zarr", mode="w", zarr_format=2)
+    group.create_array("x", data=values)
+    refusals = []
+    for path, fields in (("root.zarr", None), ("group.zarr", ["x"])):
+        with pytest.raises(StoreError, match=r"which no tensor can hold; name other fields$") as refused:
+            outofcore.open_zarr(tmp_path / path, fields)
+        refusals.append(str(refused.value).partition(" has ")[2])
+    assert refusals[0] == refusals[1]
+
+
+def test_a_copy_refuses_missing_chunks_too(tmp_path: Path) -> None:
+    """In another process: every argument is kept."""
+    zarr.create_array(tmp_path / "a.zarr", data=np.arange(100), chunks=(10,))
+    store = outofcore.open_zarr(tmp_path / "a.zarr", strict=True)
+    copy = pickle.dumps(store)
+    (tmp_path / "a.zarr/c/3").unlink()
+    with pytest.raises(StoreError, match="strict=True refuses them"):
+        pickle.loads(copy)
+
+
+def test_a_state_is_of_one_zarr_and_of_one_order_of_several(tmp_path: Path) -> None:
+    """They are told apart by their names and by their first and last chunks, of any number of the same form."""
+    for number, name in enumerate(("jan", "feb", "jan/again", "other/jan", "moved/jan")):
+        values = np.arange(100) + (0 if name == "moved/jan" else number)
+        zarr.create_array(tmp_path / name / "a.zarr", data=values, chunks=(10,))
+    names = [tmp_path / name / "a.zarr" for name in ("jan", "feb")]
+    state = loader(names, batch_size=10).state_dict()
+    loader(names, batch_size=10).load_state_dict(state)
+    loader([tmp_path / "moved/jan/a.zarr", names[1]], batch_size=10).load_state_dict(state)
+    for others in (names[::-1], [names[0], tmp_path / "other/jan/a.zarr"]):
+        with pytest.raises(StateError, match="belongs to another store"):
+            loader(others, batch_size=10).load_state_dict(state)
+
+
+def test_one_place_given_twice_is_refused_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    zarr.create_array("jan.zarr", data=np.arange(100), chunks=(10,))
+    (tmp_path / "link.zarr").symlink_to("jan.zarr")
+    for other in ("./jan.zarr", tmp_path / "jan.zarr", "link.zarr", zarr.open_array("jan.zarr", mode="r")):
+        with pytest.raises(StoreError, match="give each store once"):
+            loader(["jan.zarr", other], batch_size=10)
+    apart = [outofcore.open_zarr("jan.zarr", rows=rows) for rows in ((0, 50), (50, 100))]
+    assert loader(apart, batch_size=10).samples == 100

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.store.remote import IDENTITIES
+from outofcore.store.connection import IDENTITIES
 
 obstore = pytest.importorskip("obstore", reason="the extra 's3' is not installed")
 S3Store = pytest.importorskip("obstore.store").S3Store

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
@@ -22,17 +23,14 @@ from hypothesis import strategies as st
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
+from outofcore.store.connection import RETRIES, address_of, repeated, what_failed
 from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import (
     GAP_BYTES,
     REQUEST_BYTES,
-    RETRIES,
     RemoteFiles,
     coalesced,
-    repeated,
-    url_of,
-    what_failed,
 )
 from outofcore.store.schema import Layout
 from outofcore.store.verify import Verdict, verify
@@ -225,7 +223,7 @@ def test_requests_that_do_not_depend_on_each_other_wait_together(
     """Opening takes two rounds, and the sample that the loader reads, of any number of fields, three more."""
     _, url, troubles = troubled
     troubles.delay = 0.8
-    monkeypatch.setattr("outofcore.store.remote.IN_FLIGHT", 100)
+    monkeypatch.setattr("outofcore.store.remote._requests", lambda _: ThreadPoolExecutor(100))
     began = time.perf_counter()
     loader(url, "train", 100, memory="64MiB").close()
     assert time.perf_counter() - began < 8 * troubles.delay
@@ -272,8 +270,8 @@ def test_a_server_that_stalls_is_asked_again_and_then_it_is_one_line(
     troubled: tuple[Path, str, Troubles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, url, troubles = troubled
-    monkeypatch.setattr("outofcore.store.remote.REQUEST_SECONDS", 1)
-    monkeypatch.setattr("outofcore.store.remote.RETRIES", 1)
+    monkeypatch.setattr("outofcore.store.connection.REQUEST_SECONDS", 1)
+    monkeypatch.setattr("outofcore.store.connection.RETRIES", 1)
     store = open_store(url)
     for trouble in ("stall", "503"):
         troubles.always = trouble
@@ -331,14 +329,14 @@ def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_addresses_are_told_from_paths(path: str, url: str | None) -> None:
-    assert url_of(path) == url
-    assert url_of(Path(path)) == url
+    assert address_of(path) == url
+    assert address_of(Path(path)) == url
 
 
 @pytest.mark.parametrize("path", ["s3://bucket", "s3://bucket/", "s3://bucket/a?versionId=1", "s3://bucket/a#b"])
 def test_an_address_is_a_bucket_and_a_folder(path: str) -> None:
     with pytest.raises(StoreError, match=r"expected s3://bucket/folder$"):
-        url_of(path)
+        address_of(path)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import outofcore
-from outofcore.errors import DamagedStore, ParamsError, StoreError
+from outofcore.errors import DamagedStore, ParamsError, StateError, StoreError
 from outofcore.store.token_files import open_tokens
 
 END = 50256
@@ -242,3 +242,17 @@ def test_an_index_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> 
     path.unlink()
     with pytest.raises(StoreError, match="does not exist"):
         open_tokens(tmp_path / "none.ds")
+
+
+def test_a_state_is_of_these_files_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a.bin", "b.bin", "c.bin")):
+        (np.arange(5000) + number * 10_000).astype("u4").tofile(name)
+    options: dict[str, Any] = {"batch_size": 4, "dtype": "uint32", "seq_len": 9}
+    state = outofcore.loader(["a.bin", "b.bin"], **options).state_dict()
+    outofcore.loader([tmp_path / "a.bin", "b.bin"], **options).load_state_dict(state)
+    for others in (["b.bin", "a.bin"], ["a.bin", "c.bin"]):
+        with pytest.raises(StateError, match="belongs to another store"):
+            outofcore.loader(others, **options).load_state_dict(state)
+    with pytest.raises(StoreError, match="give each store once"):
+        outofcore.loader(["a.bin", "./a.bin"], **options)

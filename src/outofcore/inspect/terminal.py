@@ -21,7 +21,7 @@ from outofcore.raw.files import by_ending, endings
 from outofcore.settings.sizes import format_bytes
 from outofcore.space.committed import CURE, Committed
 from outofcore.space.guard import ways_out
-from outofcore.store.remote import shown
+from outofcore.store.connection import shown
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.store.verify import Verdict, verify
 from outofcore.system.project import project_of

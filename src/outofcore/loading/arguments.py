@@ -147,14 +147,14 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
 
 # Arguments of what is read in place, and what they are where they are not given.
 _OF_TOKENS = ("dtype", "end_of_document", "vocab_size", "rows", "splits")
-_IN_PLACE = {"axis": 0, "strict": False, **dict.fromkeys(_OF_TOKENS)}
+_IN_PLACE = {"axis": 0, "strict": False, "packed": False, **dict.fromkeys(_OF_TOKENS)}
 
 
 def _of_place(root: object, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the arguments that are for this kind of data; raises ParamsError for others that are given."""
     for name, default in _IN_PLACE.items():
         if name not in names and given.get(name, default) != default:
-            kind = {"axis": "a Zarr", "strict": "a Zarr", "rows": "data", "splits": "data"}.get(
+            kind = {"axis": "a Zarr", "strict": "a Zarr", "packed": "a Zarr", "rows": "data", "splits": "data"}.get(
                 name, "a file of tokens"
             )
             message = f"{name} is for {kind} that outofcore did not write, which {root} is not"
@@ -180,7 +180,7 @@ def opened(value: object, fields: Sequence[str] | None = None, **given: Any) -> 
 
     if not isinstance(value, READABLE):
         refuse("store", "a store, or where it is, or a zarr Group, Array or Store", value)
-    return open_zarr(value, fields, **_of_place(value, ("axis", "rows", "splits", "strict"), given))
+    return open_zarr(value, fields, **_of_place(value, ("axis", "rows", "splits", "strict", "packed"), given))
 
 
 def opened_all(value: object, **given: Any) -> tuple[Store, ...]:

@@ -98,6 +98,7 @@ def loader(
     rows: tuple[int, int] | None = None,
     splits: Mapping[str, float] | None = None,
     strict: bool = False,
+    packed: bool = False,
     dtype: str | None = None,
     end_of_document: int | None = None,
     vocab_size: int | None = None,
@@ -189,9 +190,9 @@ def loader(
         A column of the sequences whose mixing is to be measured.
     threads
         Threads that decode chunks, and as many that make batches; by default one a core, 8 at most.
-    axis, strict
-        Of a Zarr that outofcore did not write: which axis is that of the samples, and whether missing chunks are
-        refused, as :func:`outofcore.open_zarr` describes.
+    axis, strict, packed
+        Of a Zarr that outofcore did not write: which axis is that of the samples, whether missing chunks are refused,
+        and whether packed numbers stay as stored, as :func:`outofcore.open_zarr` describes.
     dtype, end_of_document, vocab_size
         Of a file of token ids that outofcore did not write, such as ``train.bin``, as :func:`outofcore.open_tokens`
         describes.
@@ -234,6 +235,7 @@ def loader(
         rows=rows,
         splits=splits,
         strict=strict,
+        packed=packed,
         dtype=dtype,
         end_of_document=end_of_document,
         vocab_size=vocab_size,
@@ -299,6 +301,8 @@ def loader(
     choices = choose(residency, needs, budget, device_named)
     for opened in opened_splits:
         opened.columns.read()
+    for each in stores:
+        each.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
     depth, together = in_flight(needs, choices, budget)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)

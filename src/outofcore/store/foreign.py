@@ -15,6 +15,7 @@ import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,15 @@ from zarr.buffer.cpu import NDBuffer
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.array import Array
-from outofcore.store.remote import RETRIES, shown, without_secrets
+from outofcore.store.connection import address_of, connect, one_line, shown, without_secrets
+from outofcore.store.metadata import DTYPES
+from outofcore.store.packing import Packing, packing_of
 from outofcore.store.unsealed import Unsealed, split_rows
-from outofcore.system.extras import load
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
 _TOGETHER_BYTES = 1 << 20  # of more chunks, if they are small
 _BLOCK_ROWS = 16  # the loader's blocks are multiples of this; one that ends inside a chunk decodes all of it
 _LEAST_CHUNKS = 64  # that a store is made of if stored chunks are read together: a pool mixes as many
-_NUMBERS = "biuf"
 
 Zarr = zarr.Group | zarr.Array[Any] | zarr.abc.store.Store
 ZarrLike = str | Path | Zarr
@@ -47,14 +48,23 @@ class ForeignArray(Array):
 
     decoding = 3  # a decoded chunk, the stored chunks that it is made of, and their encoded bytes
 
-    def __init__(self, root: Path | str, name: str, array: zarr.Array[Any], axis: int, rows: range, chunk: int) -> None:
+    def __init__(
+        self,
+        root: Path | str,
+        name: str,
+        array: zarr.Array[Any],
+        axis: int,
+        rows: range,
+        chunk: int,
+        packing: Packing | None,
+    ) -> None:
         self.root, self.path, self.name = root, name, name
         self.shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
-        self.dtype = array.dtype.newbyteorder("=")
+        self.dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
         self.attributes: Mapping[str, Any] = {}
         self.chunk_rows = self.shard_rows = chunk
         self.codec_name = ", ".join(type(each).__name__ for each in array.compressors) or "none"
-        self._array, self._axis, self._first = array, axis, rows.start
+        self._array, self._axis, self._first, self._packing = array, axis, rows.start, packing
         self._stored_rows = array.chunks[axis]
         keeps = self.chunk_rows % self._stored_rows > 0
         self.held_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if keeps else 0
@@ -90,13 +100,15 @@ class ForeignArray(Array):
         place = (*(slice(None),) * self._axis, slice(start, stop))
         try:
             # Into the rows themselves, which saves a copy, if they are in the order in which zarr-python writes.
-            if self._axis == 0 and self._array.dtype == out.dtype and out.flags.c_contiguous:
+            if self._packing:
+                self._packing.unpack(np.moveaxis(np.asarray(self._array[place]), self._axis, 0), out)
+            elif self._axis == 0 and self._array.dtype == out.dtype and out.flags.c_contiguous:
                 self._array.get_basic_selection(place, out=NDBuffer.from_numpy_array(out))
             else:
                 out[...] = np.moveaxis(np.asarray(self._array[place]), self._axis, 0)
-        except Exception as error:  # of any codec or storage
-            message = f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {_line(error)}"
-            raise StoreError(message) from error
+        except Exception as error:  # noqa: BLE001 - of any codec or storage
+            message = f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {one_line(error)}"
+            raise StoreError(message) from None  # whose text may hold the whole address
         return out
 
 
@@ -110,21 +122,25 @@ class ForeignStore(Unsealed):
         axes: Mapping[str, int],
         chunk: int,
         splits: Mapping[str, range],
-        arguments: tuple[Any, ...],
+        packings: Mapping[str, Packing],
+        place: str,
+        arguments: Mapping[str, Any],
     ) -> None:
         facts = {
-            name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name]]
+            name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name], repr(packings.get(name))]
             for name, array in arrays.items()
         }
-        super().__init__(root, "zarr", {}, splits, chunk, facts)
-        self._zarrs, self._axes, self._arguments = arrays, axes, arguments
+        super().__init__(root, "zarr", {}, splits, chunk, facts, place)
+        self._zarrs, self._axes, self._packings, self._arguments = arrays, axes, packings, arguments
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_zarr, self._arguments
+        return partial(open_zarr, **self._arguments), ()
 
     def fields(self, rows: range) -> dict[str, ForeignArray]:
         return {
-            name: ForeignArray(self.root, name, array, self._axes[name], rows, self.chunk_rows)
+            name: ForeignArray(
+                self.root, name, array, self._axes[name], rows, self.chunk_rows, self._packings.get(name)
+            )
             for name, array in self._zarrs.items()
         }
 
@@ -141,9 +157,11 @@ class ForeignStore(Unsealed):
         counts = [self.missing(name) for name in fields]
         known = [count for count in counts if count is not None]
         missing = f"{sum(known):,}" if len(known) == len(counts) else "unknown, as its storage lists nothing"
+        unpacked = ", ".join(name for name in fields if name in self._packings)
         return (
             f"{self.root}: not sealed: changes are not noticed, and a missing chunk reads as the fill value; chunks "
             f"that were never written or are missing: {missing}"
+            f"{f'; unpacked by their attributes (scale_factor, _FillValue ...): {unpacked}' if unpacked else ''}"
         )
 
 
@@ -155,6 +173,7 @@ def open_zarr(
     splits: Mapping[str, float] | None = None,
     *,
     strict: bool = False,
+    packed: bool = False,
 ) -> ForeignStore:
     """Open a Zarr that outofcore did not write, to read it in place with :func:`outofcore.loader`.
 
@@ -174,6 +193,10 @@ def open_zarr(
         this order.
     strict
         Refuse an array with missing chunks, instead of reading them as the fill value.
+    packed
+        Give the stored numbers, instead of what the attributes say that they stand for by the conventions of CF
+        (``scale_factor``, ``add_offset``, ``_FillValue``, ``missing_value``, ``_Unsigned``): float32 for packed numbers
+        of one or two bytes, else float64, with NaN for no value.
 
     Raises
     ------
@@ -182,12 +205,12 @@ def open_zarr(
     ParamsError
         If axis, rows or splits do not fit it.
     """
-    root, group = _opened(source)
+    root, group, place = _opened(source)
     if {"domain", "parts", "splits"} <= set(group.attrs):
         message = f"{root}: is a store of outofcore: open it by its path or address; without its seal, convert again"
         raise StoreError(message)
     known = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
-    axes = {name: place for name, array in known.items() if (place := _axis(array, axis)) is not None}
+    axes = {name: number for name, array in known.items() if (number := _axis(array, axis)) is not None}
     if missing := [name for name in fields or () if name not in axes]:
         message = f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(known[missing[0]])}"
         raise ParamsError(message)
@@ -197,8 +220,8 @@ def open_zarr(
     widest = max(axes, key=lambda name: known[name].nbytes)
     count = known[widest].shape[axes[widest]]
     if fields is None:
-        axes = {name: place for name, place in axes.items() if known[name].shape[place] == count}
-    lengths = {name: known[name].shape[place] for name, place in axes.items()}
+        axes = {name: number for name, number in axes.items() if known[name].shape[number] == count}
+    lengths = {name: known[name].shape[number] for name, number in axes.items()}
     if len(set(lengths.values())) > 1:
         message = f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}"
         raise ParamsError(message)
@@ -210,7 +233,17 @@ def open_zarr(
         axes,
         chunk,
         split_rows(root, count, chunk, rows, splits),
-        (source, fields, axis, rows, splits),
+        {} if packed else {name: packing for name, array in arrays.items() if (packing := packing_of(array))},
+        place,
+        {
+            "source": source,
+            "fields": fields,
+            "axis": axis,
+            "rows": rows,
+            "splits": splits,
+            "strict": strict,
+            "packed": packed,
+        },
     )
     for name in arrays if strict else ():
         if absent := store.missing(name):
@@ -224,32 +257,33 @@ def open_zarr(
     return store
 
 
-def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any]]:
+def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any], str]:
+    """What messages call it, the group or array, and its place, links resolved."""
+    address = address_of(source) if isinstance(source, str | Path) else None
+    root = _named(source)
+    try:
+        place: Any = zarr.storage.ObjectStore(connect(address), read_only=True) if address else source
+        group = source if isinstance(source, zarr.Group | zarr.Array) else zarr.open(place, mode="r")
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any storage
+        message = f"{root}: no Zarr can be opened there: {one_line(error)}"
+        raise StoreError(message) from None  # whose text may hold the whole address
+    if address:
+        return root, group, shown(address)
+    store, path = group.store_path.store, group.store_path.path
+    if isinstance(store, zarr.storage.LocalStore):
+        return root, group, os.path.realpath(Path(store.root, path))
+    return root, group, os.path.realpath(root) if isinstance(root, Path) else f"{id(store)}/{path}"
+
+
+def _named(source: ZarrLike) -> Path | str:
+    """What messages call it."""
     if isinstance(source, zarr.Group | zarr.Array):
-        return str(source.store_path), source
-    root: Path | str = str(source)
-    place: Any = source
-    if isinstance(source, str | Path):
-        if "://" in str(source):
-            root, place = shown(source), _remote(str(source))
-        else:
-            root = Path(source)
-    try:
-        return root, zarr.open(place, mode="r")
-    except Exception as error:  # of any storage
-        message = f"{root}: no Zarr can be opened there: {_line(error)}"
-        raise StoreError(message) from error
-
-
-def _remote(address: str) -> zarr.abc.store.Store:
-    obstore = load("obstore", "s3", f"{shown(address)}: a Zarr in an object storage", StoreError)
-    options = {"allow_http": address.startswith("http:") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:")}
-    try:
-        store = obstore.store.from_url(address, client_options=options, retry_config={"max_retries": RETRIES})
-        return zarr.storage.ObjectStore(store, read_only=True)
-    except Exception as error:  # obstore has no specific error for invalid settings
-        message = f"{shown(address)}: {_line(error)}"
-        raise StoreError(message) from error
+        return without_secrets(str(source.store_path))
+    if isinstance(source, str | Path) and address_of(source) is None:
+        return Path(source)
+    return shown(source) if isinstance(source, str | Path) else without_secrets(str(source))
 
 
 def _array(root: Path | str, group: zarr.Group | zarr.Array[Any], name: str) -> zarr.Array[Any]:
@@ -269,21 +303,32 @@ def _array(root: Path | str, group: zarr.Group | zarr.Array[Any], name: str) -> 
             advice = f"its codes are {name}/codes"
         message = f"{root}: {name} is {kind}, expected an array; {advice}"
         raise StoreError(message)
-    if member.dtype.kind not in _NUMBERS:
-        message = f"{root}: {name} holds {member.dtype}, which no tensor can"
+    return _checked(root, name, member)
+
+
+def _checked(root: Path | str, name: str, array: zarr.Array[Any]) -> zarr.Array[Any]:
+    """An array whose rows are tensors of at least one number; raises StoreError for any other."""
+    if not _is_tensor(array):
+        what = f"shape {array.shape}, whose rows hold nothing" if array.dtype.name in DTYPES else str(array.dtype)
+        message = f"{root}: {name} has {what}, which no tensor can hold; name other fields"
         raise StoreError(message)
-    return member
+    return array
+
+
+def _is_tensor(array: zarr.Array[Any]) -> bool:
+    return array.dtype.name in DTYPES and array.ndim > 0 and all(array.shape)
 
 
 def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str, zarr.Array[Any]]:
     """All arrays of numbers by path, but for the parts of sparse matrices."""
     if isinstance(group, zarr.Array):
-        return {group.basename or "array": group}
+        name = group.basename or "array"
+        return {name: _checked(root, name, group)}
     try:
         members = dict(group.members(max_depth=None))
-    except Exception as error:  # of any storage
-        message = f"{root}: its arrays cannot be listed, so name those to read with fields=: {_line(error)}"
-        raise StoreError(message) from error
+    except Exception as error:  # noqa: BLE001 - of any storage
+        message = f"{root}: its arrays cannot be listed, so name those to read with fields=: {one_line(error)}"
+        raise StoreError(message) from None
     sparse = [name for name, each in members.items() if str(each.attrs.get("encoding-type", "")).endswith("_matrix")]
     if "X" in sparse:
         _array(root, group, "X")
@@ -291,8 +336,7 @@ def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str,
         name: each
         for name, each in sorted(members.items())
         if isinstance(each, zarr.Array)
-        and each.ndim
-        and each.dtype.kind in _NUMBERS
+        and _is_tensor(each)
         and not any(name.startswith(f"{parent}/") for parent in sparse)
     }
 
@@ -332,7 +376,3 @@ def _chunk_rows(arrays: Mapping[str, zarr.Array[Any]], axes: Mapping[str, int]) 
     blocks = math.lcm(rows, _BLOCK_ROWS)
     most = max(_MOST_TOGETHER * stored, _TOGETHER_BYTES // max(1, sizes[widest]))
     return blocks if blocks <= min(most, arrays[widest].shape[axes[widest]] // _LEAST_CHUNKS) else rows
-
-
-def _line(error: Exception) -> str:
-    return without_secrets((str(error) or type(error).__name__).split("Debug source")[0]).strip()[:300]

@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.array import Array, SealedArray, Table
+from outofcore.store.connection import WEB, address_of, has_any
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
-from outofcore.store.remote import RemoteFiles, has_any, url_of
+from outofcore.store.remote import RemoteFiles
 from outofcore.store.remote_cache import CachedFiles
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 from outofcore.system.extras import load
@@ -279,7 +280,7 @@ def open_store(path: str | Path) -> Store:
     Parameters
     ----------
     path
-        The store's folder, or its address in object storage: ``s3://bucket/stores/chess.zarr``.
+        The store's folder, or its address: ``s3://bucket/stores/chess.zarr``, or of ``gs://``, ``az://``, ``https://``.
 
     Raises
     ------
@@ -288,24 +289,21 @@ def open_store(path: str | Path) -> Store:
     DamagedStore
         If a file is missing, of another size, or its metadata has changed.
     """
-    url = url_of(path)
-    return open_sealed(CachedFiles(url) if url else LocalFiles(Path(path)))
+    address = address_of(path)
+    return open_sealed(CachedFiles(address) if address else LocalFiles(Path(path)))
 
 
 def is_foreign(path: str | Path) -> bool:
-    """Whether a path or an address has a Zarr without a seal; assumed of addresses other than ``s3://``."""
-    if "://" in str(path) and not str(path).startswith("s3://"):
-        return True
-    url = url_of(path)
-    if url:
-        return not has_any(url, [SEAL]) and has_any(url, _ZARR)
+    """Whether a path or an address has a Zarr without a seal; assumed of web servers, which list nothing."""
+    if address := address_of(path):
+        return not has_any(address, (SEAL,)) and (address.startswith(WEB) or has_any(address, _ZARR))
     return not Path(path, SEAL).exists() and any(Path(path, name).exists() for name in _ZARR)
 
 
 def files_of(path: str | Path) -> Files:
     """The files at a path or an address, without a cache; errors as for :func:`open_store`."""
-    url = url_of(path)
-    return RemoteFiles(url) if url else LocalFiles(Path(path))
+    address = address_of(path)
+    return RemoteFiles(address) if address else LocalFiles(Path(path))
 
 
 def open_sealed(files: Files) -> Store:

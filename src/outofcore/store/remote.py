@@ -1,19 +1,12 @@
 """Files of a store in object storage, read by ranges.
 
 Ranges read together are requested together: neighbouring ranges become one request, and requests are concurrent, so
-that a pool of chunks costs a few round trips. The client (obstore, the extra ``s3``) retries failed requests at growing
-intervals for about half a minute; a final failure is a one-line error.
-
-Credentials and endpoint come from the environment, by the names that Amazon's tools use: ``AWS_ACCESS_KEY_ID``,
-``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` for another storage, ``AWS_SKIP_SIGNATURE=true`` for a
-public one. The role of a machine or container is requested only if the environment names its provider: elsewhere the
-request would hang.
+that a pool of chunks costs a few round trips. All stores of a process share :data:`IN_FLIGHT` threads for requests.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
@@ -21,96 +14,27 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
+from outofcore.store.connection import FIRST_PAUSE, WEB, connect, imported, listed, shown, what_failed
 from outofcore.store.files import IN_MEMORY, REPLACED, Item, Ranges, Reached
-from outofcore.store.seal import SEAL
+from outofcore.store.seal import SEAL, read_seal
 from outofcore.system.descriptors import Descriptor
-from outofcore.system.extras import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Answer = TypeVar("Answer")
 # Gap read to save a request: at 100 MB/s, about half of a 20 ms round trip shared with 31 others.
 GAP_BYTES = 32 << 10
 # A longer run of ranges is read in several concurrent requests.
 REQUEST_BYTES = 4 << 20
 IN_FLIGHT = 32
-# At least 23 s and at most 28 s of pauses; requests resume at most LONGEST_PAUSE after the storage does.
-RETRIES = 15
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 2.0
-PAUSE_GROWTH = 10  # at most, from one pause to the next: the client draws each at random between FIRST_PAUSE and that
-REQUEST_SECONDS = 30
-RETRY_SECONDS = 120
-# Any of these identifies the reader.
-IDENTITIES = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SKIP_SIGNATURE",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_METADATA_ENDPOINT",
-)
-
-SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
-
-_WHO = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a user that may read it, AWS_SKIP_SIGNATURE=true for a public "
-    "bucket, or AWS_METADATA_ENDPOINT=http://169.254.169.254 for the role of this machine"
-)
-
+SHORT_ANSWERS = 4  # a proxy may have cut one
 ADVICE = "convert again, or put a whole copy of the store there"
-
-
-def url_of(path: str | Path) -> str | None:
-    """The address of a store in object storage, or None for a path; restores a slash lost in a ``Path``."""
-    scheme = re.match(r"([a-z][a-z0-9+.-]+):/", str(path))
-    if scheme and scheme[1] != "s3":
-        message = (
-            f"{shown(path)}: stores are read from folders and from s3://bucket/folder; copy that of {scheme[1]}:// "
-            "to a folder, mount it, or use the storage's S3 endpoint (AWS_ENDPOINT_URL)"
-        )
-        raise StoreError(message)
-    if not scheme:
-        return None
-    address = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+([^?#]*[^/?#])/*", str(path))
-    if not address:
-        keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        message = f"{shown(path)}: expected s3://bucket/folder{keys if '://***' in shown(path) else ''}"
-        raise StoreError(message)
-    return f"s3://{address[1]}/{address[2]}"
-
-
-def is_address(path: str | Path) -> bool:
-    """Whether this is the address of a storage, and no path of this machine; ``Path`` drops one slash."""
-    return re.match(r"[a-z][a-z0-9+.-]+:/", str(path)) is not None
-
-
-def shown(path: str | Path) -> str:
-    """A path, or an address as it may be printed: without user, password, query or fragment."""
-    address = re.fullmatch(r"([a-z][a-z0-9+.-]+):/{1,2}([^?#]*)([?#].*)?", str(path), re.DOTALL)
-    if not address:
-        return str(path)
-    scheme, place, query = address[1], address[2], address[3]
-    first = place.partition("/")[0]
-    if "@" in first or not re.fullmatch(r"[^:]*|\[.*\](:\d*)?|[^:]*:\d+", first):  # more than a host and its port
-        place = f"***@{place.rpartition('@')[2]}" if "@" in place else "***"
-    return f"{scheme}://{place}{'?***' if query else ''}"
-
-
-def without_secrets(text: str) -> str:
-    """A client message on one line, without keys from the environment or in addresses."""
-    for name in SECRETS:
-        if secret := os.environ.get(name):
-            text = text.replace(secret, "***")
-    return re.sub(r"(?<=://)[^/\s]*@", "***@", " ".join(text.split()))
 
 
 @dataclass
@@ -127,9 +51,10 @@ class RemoteFiles:
     fetching = 0
 
     def __init__(
-        self, root: str, listed: Mapping[str, tuple[int, str]] | None = None, tags: Mapping[str, str] | None = None
+        self, address: str, listed: Mapping[str, tuple[int, str]] | None = None, tags: Mapping[str, str] | None = None
     ) -> None:
-        self.root = root
+        self.root = shown(address)
+        self._address = address
         self.at_once = sys.maxsize
         self.traffic = Traffic()
         self._listed = dict(listed or {})
@@ -137,28 +62,31 @@ class RemoteFiles:
         self._seal_tag: str | None = None
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._obstore = imported(root)
-        self._store = connect(root)
-        self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="requests")
+        self._obstore = imported(address)
+        self._store = connect(address)
+        self._pool = _requests(self._process)
         self._listing: Future[dict[str, Any]] | None = None
+        self._lists = not address.startswith(WEB)  # a web server lists nothing
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.root, self._listed, self._tags
+        return self._address, self._listed, self._tags
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]  # a copy in another process makes its own connections
 
     def seal(self) -> bytes:
         """Content of the seal; raises StoreError if it is missing or inaccessible."""
-        self._listing = self._pool.submit(self._objects)  # for compare(), meanwhile
+        if self._lists:
+            self._listing = self._pool.submit(self._objects)  # for compare(), meanwhile
         with self._one_line(SEAL):
             try:
                 answer = self._obstore.get(self._store, SEAL)
                 self._seal_tag = answer.meta["e_tag"]
-                return bytes(answer.bytes())
+                self._sealed = bytes(answer.bytes())
             except FileNotFoundError as error:
                 message = f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
                 raise StoreError(message) from error
+        return self._sealed
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:
         """Compare existing objects with those in the seal; raises DamagedStore if one is missing or differs."""
@@ -168,11 +96,12 @@ class RemoteFiles:
         self._listed = dict(files)
         objects = self._listing.result() if self._listing else self._objects()
         self._listing = None
-        if self._seal_tag and SEAL in objects and objects[SEAL]["e_tag"] != self._seal_tag:
+        tag = objects.get(SEAL, {}).get("e_tag")  # some storages list none
+        if self._seal_tag and tag and tag.strip('"') != self._seal_tag.strip('"'):
             message = f"{self.root}: {REPLACED}"
             raise StoreError(message)
         found = {name: each["size"] for name, each in objects.items()}
-        self._tags = {name: each["e_tag"] for name, each in objects.items() if each["e_tag"]}
+        self._tags = {name: each["e_tag"] for name, each in objects.items() if each.get("e_tag")}
         for name, (size, _) in files.items():
             if found.get(name) != size:
                 what = f"has {found[name]} bytes, expected {size}" if name in found else "is missing"
@@ -183,10 +112,21 @@ class RemoteFiles:
         return {name: each["size"] for name, each in self._objects().items()}
 
     def _objects(self) -> dict[str, Any]:
+        if not self._lists:
+            names = [SEAL, *read_seal(self._sealed.decode("utf-8", "replace"), self.root).files]
+            return {name: facts for name, facts in zip(names, self._pool.map(self._head, names), strict=True) if facts}
         with self._one_line("the list of objects"):
             found = listed(self._obstore, self._store)
         self._count(1 + len(found) // 1000, 0)
         return found
+
+    def _head(self, name: str) -> Any:
+        """Size and version of an object; None if there is none."""
+        with self._one_line(name):
+            try:
+                return self._obstore.head(self._store, name)
+            except FileNotFoundError:
+                return None
 
     def exists(self, name: str) -> bool:
         return name in self._listed
@@ -235,6 +175,15 @@ class RemoteFiles:
 
     def _fetch(self, run: tuple[str, int, int]) -> Any:
         name, start, stop = run
+        for retry in range(SHORT_ANSWERS):
+            content = self._get(name, start, stop)
+            if len(content) == stop - start:
+                return content
+            time.sleep(FIRST_PAUSE * 2**retry)
+        message = f"{self.root}: {name} ends at {start + len(content)}, expected {stop} bytes or more; {ADVICE}"
+        raise DamagedStore(message)
+
+    def _get(self, name: str, start: int, stop: int) -> Any:
         with self._one_line(name):
             try:
                 tag = {"if_match": self._tags[name]} if name in self._tags else {}
@@ -247,9 +196,6 @@ class RemoteFiles:
                 message = f"{self.root}: {REPLACED}"
                 raise StoreError(message) from error
         self._count(1, len(content))
-        if len(content) != stop - start:
-            message = f"{self.root}: {name} ends at {start + len(content)}, expected {stop} bytes or more; {ADVICE}"
-            raise DamagedStore(message)
         return content
 
     def _count(self, requests: int, size: int) -> None:
@@ -268,25 +214,14 @@ class RemoteFiles:
         try:
             yield
         except self._obstore.exceptions.BaseError as error:
-            raise StoreError(what_failed(self.root, name, error)) from error
+            raise StoreError(what_failed(self.root, name, error)) from None  # whose text may hold the whole address
 
 
-def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
-    """The result of a request that the client does not retry by itself."""
-    for retry in range(RETRIES):
-        try:
-            return request()
-        except client.exceptions.GenericError as error:
-            if "NoSuchBucket" in str(error) or f"after {RETRIES} retries" in str(error):  # the client did retry it
-                raise
-            time.sleep(min(LONGEST_PAUSE, FIRST_PAUSE * 2**retry))
-    return request()
-
-
-def listed(client: Any, connection: Any, folder: str | None = None) -> dict[str, Any]:
-    """Size (``size``) and version (``e_tag``) of all objects, or of those in a folder, by name."""
-    pages = repeated(client, lambda: list(client.list(connection, folder)))
-    return {each["path"]: each for page in pages for each in page}
+@cache
+def _requests(process: int) -> ThreadPoolExecutor:
+    """The threads of a process that wait for storages, of all stores together; a fork has none of them."""
+    del process
+    return ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="requests")
 
 
 def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
@@ -301,67 +236,3 @@ def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
         else:
             runs.append((start, stop))
     return runs
-
-
-def has_any(root: str, names: Sequence[str]) -> bool:
-    """Whether a folder has any of these objects; raises StoreError."""
-    client, connection = imported(root), connect(root)
-    for name in names:
-        try:
-            client.head(connection, name)
-        except FileNotFoundError:
-            continue
-        except client.exceptions.BaseError as error:
-            raise StoreError(what_failed(root, name, error)) from error
-        return True
-    return False
-
-
-def what_failed(root: str, name: str, error: Exception) -> str:
-    """One line about a request that was refused or failed."""
-    kind, text = type(error).__name__, without_secrets(str(error).split("Debug source")[0])
-    if (
-        kind in {"PermissionDeniedError", "UnauthenticatedError"}
-        or re.search(r"\b403\b", text)
-        or "credential" in text.lower()
-    ):
-        return f"{root}: no access to {name}: {_WHO} ({text[:200]})"
-    if "NoSuchBucket" in text or "bucket does not exist" in text:
-        return f"{root}: there is no such bucket; name another"
-    return (
-        f"{root}: {name} could not be read after {RETRIES} retries ({text[:300]}); run again when the storage answers"
-    )
-
-
-def imported(root: str) -> Any:
-    """The client; raises StoreError if it is not installed."""
-    return load("obstore", "s3", f"{root}: a store in an object storage", StoreError)
-
-
-def connect(root: str) -> Any:
-    """A connection to a folder; raises StoreError if the environment has no credentials."""
-    if not any(os.environ.get(name) for name in IDENTITIES):
-        message = f"{root}: nothing in the environment says who you are: {_WHO}"
-        raise StoreError(message)
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    try:
-        return imported(root).store.from_url(
-            root,
-            client_options={
-                "timeout": timedelta(seconds=REQUEST_SECONDS),
-                "connect_timeout": timedelta(seconds=10),
-                "allow_http": endpoint.startswith("http:"),
-            },
-            retry_config={
-                "max_retries": RETRIES,
-                "retry_timeout": timedelta(seconds=RETRY_SECONDS),
-                "backoff": {
-                    "init_backoff": timedelta(seconds=FIRST_PAUSE),
-                    "max_backoff": timedelta(seconds=LONGEST_PAUSE),
-                    "base": PAUSE_GROWTH,
-                },
-            },
-        )
-    except Exception as error:  # obstore has no specific error for invalid settings
-        message = f"{root}: {without_secrets(str(error))}"
-        raise StoreError(message) from error

@@ -52,8 +52,8 @@ class CachedFiles(RemoteFiles):
     What the folder lacks once it is full, or fails, is read from the storage; without a folder everything is.
     """
 
-    def __init__(self, root: str, listed: Listed | None = None, tags: Mapping[str, str] | None = None) -> None:
-        super().__init__(root, listed, tags)
+    def __init__(self, address: str, listed: Listed | None = None, tags: Mapping[str, str] | None = None) -> None:
+        super().__init__(address, listed, tags)
         self._machine = load_machine()
         self.fetching = HELD * PIECE if self._machine.s3_cache else 0
         self._first: dict[str, int] = {}  # number of the first piece of each shard; none without a cache

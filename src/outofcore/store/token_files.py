@@ -7,6 +7,7 @@ are little-endian. A file without a header is read as flat ids only if it does n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.store.array import Array
+from outofcore.store.connection import is_address, shown
 from outofcore.store.unsealed import Unsealed, split_rows
 from outofcore.system.descriptors import Descriptor
 
@@ -111,7 +113,15 @@ class TokenFile(Unsealed):
         end = arguments["end_of_document"]
         attributes = {"row": "token", "sequence": "document", "dtype": ids.dtype.name, "end_id": end}
         facts = [ids.dtype.str, ids.offset, ids.count, end]
-        super().__init__(path, "text", attributes | {"indexed": ids.ends is not None}, splits, CHUNK_ROWS, facts)
+        super().__init__(
+            path,
+            "text",
+            attributes | {"indexed": ids.ends is not None},
+            splits,
+            CHUNK_ROWS,
+            facts,
+            os.path.realpath(path),
+        )
         self._file, self._ids, self._end, self._arguments = Descriptor(path), ids, end, arguments
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -184,6 +194,9 @@ def open_tokens(
     if given is not None and (given.kind not in "iu" or not given.isnative):
         message = f"dtype: expected one of integers, such as uint16, got {dtype!r}"
         raise ParamsError(message)
+    if is_address(path):
+        message = f"{shown(path)}: files of token ids are read from folders of this machine; copy it here"
+        raise StoreError(message)
     place = Path(path)
     if place.suffix == ".idx":
         place = place.with_suffix(".bin")

@@ -1,6 +1,7 @@
 """Data that outofcore did not write, read in place: what every store without a seal has.
 
-Splits are ranges of rows. What a sealed store promises is not known here: a file that changes is not noticed.
+Splits are ranges of rows. What a sealed store promises is not known here: a file that changes is not noticed. Two are
+told apart by their names, form, and first and last chunks, which a saved state is compared with.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from outofcore.store.seal import Seal
 
 
 class Unsealed(Store):
-    """A store without a seal; ``facts`` describe its form, for the digest."""
+    """A store without a seal; ``facts`` describe its form, ``place`` is where it is, links resolved."""
 
     def __init__(
         self,
@@ -32,26 +34,39 @@ class Unsealed(Store):
         splits: Mapping[str, range],
         chunk_rows: int,
         facts: object,
+        place: str,
     ) -> None:
         self.root, self.seal = root, Seal({})
         self.domain, self.attributes = domain, attributes
         self.parts, self.splits = ("",), tuple(splits)
         self.chunk_rows, self._rows = chunk_rows, splits
-        ranges = {name: [rows.start, rows.stop] for name, rows in splits.items()}
-        self._digest = hashlib.sha256(json.dumps([facts, ranges, chunk_rows], sort_keys=True).encode()).hexdigest()
+        self._facts, self._place = facts, place
 
     def __repr__(self) -> str:
         fields = ", ".join(self.fields(next(iter(self._rows.values()))))
         return f"{type(self).__name__}({str(self.root)!r}, fields={fields})"
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 over the form of the fields and the rows of the splits, not over values."""
-        return self._digest
+        """SHA-256 over name, form, rows of the splits, and the first and last chunk of each field: not all values."""
+        name = self._place.rstrip("/").rpartition("/")[2]
+        digest = hashlib.sha256(json.dumps([name, self._facts, self._ranges, self.chunk_rows], sort_keys=True).encode())
+        whole = range(min(rows.start for rows in self._rows.values()), max(rows.stop for rows in self._rows.values()))
+        for array in self.fields(whole).values():
+            for number in sorted({0, array.chunks - 1}):
+                start = number * array.chunk_rows
+                values = array.read(start, min(start + array.chunk_rows, len(array)))
+                digest.update(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
+        return digest.hexdigest()
 
     @property
     def identity(self) -> str:
-        return f"{self.digest} {self.root}"
+        """Equal for the same rows of the same place."""
+        return f"{self._place} {self._ranges}"
+
+    @property
+    def _ranges(self) -> dict[str, list[int]]:
+        return {name: [rows.start, rows.stop] for name, rows in self._rows.items()}
 
     @property
     def sources(self) -> Table:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from outofcore.errors import StoreError
 from outofcore.store.array import SealedArray
+from outofcore.store.connection import shown
 from outofcore.store.files import Files
 from outofcore.store.reader import Store, files_of, open_sealed
-from outofcore.store.remote import shown, url_of
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 
 # Bytes per read; a chunk may be larger.
@@ -34,8 +34,8 @@ def verify(path: str | Path, progress: Callable[[int], object] | None = None) ->
     """Check every file against seal, checksums and counts; ``progress`` receives bytes, from several threads."""
     name, digest = shown(path), ""
     try:
-        name = url_of(path) or name
         files = files_of(path)
+        name = str(files.root)
         seal = read_seal(files.seal().decode("utf-8", "replace"), name)
         digest = seal.digest
         problems, read = _compare(files, seal, progress)

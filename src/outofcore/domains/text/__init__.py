@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.raw.files import RawFile
-from outofcore.store.remote import url_of
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +39,7 @@ class Text(Domain):
         from outofcore.domains.text.tokens.learn import write_tokenizer
 
         name = store.rstrip("/").rpartition("/")[2]
-        path = (Path.cwd() if url_of(store) else Path(store).parent) / f"{name}.tokenizer.json"
+        path = Path(store).parent / f"{name}.tokenizer.json"
         write_tokenizer(path, section, open_raw(section))
         return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})
 
