@@ -152,8 +152,8 @@ class Encoder(nn.Module):
             self.register_buffer(f"mean_{number}", torch.tensor(session.mean))
             self.register_buffer(f"spread_{number}", torch.tensor(session.spread))
             if session.held_out:
-                seen = torch.ones(session.neurons).index_fill(0, torch.tensor(session.held_out), 0).nonzero().flatten()
-                self.register_buffer(f"inputs_{number}", seen, persistent=False)
+                seen = sorted({*range(session.neurons)} - {*session.held_out})
+                self.register_buffer(f"inputs_{number}", torch.tensor(seen), persistent=False)
             if session.behaviors:
                 mean = session.behavior_mean or (0.0,) * session.behaviors
                 spread = session.behavior_spread or (1.0,) * session.behaviors
