@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import zstandard
 
@@ -16,14 +15,13 @@ from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.sgf.names import NameRule
-from outofcore.domains.go.sgf.scan import Ending, Found
+from outofcore.domains.go.sgf.scan import Ending, Games
 from outofcore.domains.go.source import LONGEST_GAME
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import KEY_BYTES, AuditRate
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text
 
-Marks = npt.NDArray[Any]
 GAME = text("Baa", "Wbb", "Bcc", root="PB[anna]PW[berta]BR[3d]WR[1k]KM[650]RE[B+2.5]DT[2020-02-03]RU[AGA]")
 
 
@@ -195,42 +193,14 @@ def test_variations_with_properties_of_a_root_are_no_games(tmp_path: Path, conve
         (tmp_path / "raw" / name).unlink()
 
 
-def divide_wrongly(monkeypatch: pytest.MonkeyPatch, data: bytes, games: list[tuple[int, int, Ending]]) -> None:
-    """Have the source take these bytes of a file for its games, with their ends."""
-
-    def find_games(held: Marks, _0: int, final: bool, _1: int, _2: Marks, room: Found) -> tuple[int, int, int]:
-        if not final:
-            return 0, 0, 0
-        base = len(data) - len(held)
-        waiting = [game for game in games if game[0] >= base]
-        found = waiting[: len(room.starts)]
-        for number, (start, end, ending) in enumerate(found):
-            room.starts[number], room.ends[number], room.endings[number] = start - base, end - base, ending
-        return len(found), len(held) if found == waiting else found[-1][1] - base, 0
-
-    monkeypatch.setattr("outofcore.domains.go.sgf.pieces.find_games", find_games)
-
-
-@pytest.mark.parametrize("most", [1, 2, 1 << 14])
-def test_the_audit_sees_whole_trees_and_not_what_was_cut_out_of_them(
-    convert_text: ConvertText, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    data = b"(;GM[1]SZ[9];B[aa])" + BRANCHED
-    starts = [0, 19, 19 + BRANCHED.index(b"(;PW"), 19 + BRANCHED.index(b"(;W")]
-    endings = (Ending.CLOSED, Ending.OPEN, Ending.CLOSED, Ending.CLOSED)
-    divide_wrongly(monkeypatch, data, list(zip(starts, [*starts[1:], len(data) - 1], endings, strict=True)))
-    monkeypatch.setattr("outofcore.domains.go.sgf.pieces.MOST_GAMES", most)
-    converted = convert_text(data)
-    assert converted.audited == len(converted.keys) == 4
-    told = [difference[:27] for difference in converted.differences]
-    assert told == [f"games.sgf, game at byte {at}," for at in starts[1:]]
-
-
 def test_the_audit_sees_that_a_game_was_ended_too_soon(
     convert_text: ConvertText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def find_games(text: bytes, *_: Any, final: bool, **__: Any) -> Games:
+        return Games([(0, len(data) - 1, Ending.CLOSED)] if final else [], len(text) if final else 0, 0, skipping=False)
+
     data = b"(;GM[1]SZ[9];B[aa](;W[bb];B[cc]))"
-    divide_wrongly(monkeypatch, data, [(0, len(data) - 1, Ending.CLOSED)])
+    monkeypatch.setattr("outofcore.domains.go.sgf.pieces.find_games", find_games)
     told = "games.sgf, game at byte 0, sgfmill does not find the end where the engine does"
     assert convert_text(data).differences == [told]
 

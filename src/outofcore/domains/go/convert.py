@@ -228,8 +228,8 @@ def _raw_tree(payload: bytes, cut: CutGames, number: int) -> tuple[bytes, int]:
     """The raw bytes from the start of a game on, for sgfmill, and the length of the game in them; -1 if unfinished."""
     start, end = int(cut.starts[number]), int(cut.ends[number])
     game = payload[start:end]
-    if number in cut.trees or cut.endings[number] != Ending.CLOSED:
-        return cut.trees.get(number, game), -1
+    if cut.endings[number] != Ending.CLOSED:
+        return game, -1
     if codec := cut.codecs.get(number):
         game, rest = (raw.decode(codec, "replace").encode() for raw in (game, payload[end:]))
         return game + rest, len(game)

@@ -35,7 +35,6 @@ class CutGames(NamedTuple):
     endings: npt.NDArray[np.uint8]  # (n,): Ending
     file: Ints  # (n,): index into the unit's stretches
     offsets: Ints  # (n,): in the decompressed file
-    trees: Mapping[int, bytes]  # the whole tree of each game that is only part of one
     codecs: Mapping[int, str]  # the encodings of games whose brackets plain bytes do not show
 
 
@@ -76,15 +75,12 @@ def cut_games(unit: Unit) -> CutGames:
         np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("starts", "ends", "endings")
     )
     first = np.cumsum([0, *counts[:-1]]).tolist()
-    trees, codecs = (
-        {
-            number + game: value
-            for number, piece in zip(first, pieces, strict=True)
-            for game, value in getattr(piece, name).items()
-        }
-        for name in ("trees", "codecs")
-    )
-    return CutGames(starts + before, ends + before, endings, file, unit.origins(starts + before)[1], trees, codecs)
+    codecs = {
+        number + game: value
+        for number, piece in zip(first, pieces, strict=True)
+        for game, value in piece.codecs.items()
+    }
+    return CutGames(starts + before, ends + before, endings, file, unit.origins(starts + before)[1], codecs)
 
 
 def _pieces(text: MemberText, block: int) -> Iterator[Unit]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sgfmill import sgf_grammar
 
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
-from outofcore.domains.go.sgf.scan import ROOT_IDENTIFIERS, Ending, find_trees
+from outofcore.domains.go.sgf.scan import MOST_ROOTS, ROOT_NAMES, Ending
 
 Found = list[tuple[int, bytes, Ending]]
 
@@ -55,6 +54,7 @@ def test_what_is_no_name(head: bytes) -> None:
         (b"(;C[a ) \\] ( ;GM[1] ];B[aa])", [b"(;C[a ) \\] ( ;GM[1] ];B[aa])"]),
         (b"(;GM[1];B[aa]\n(;GM[1];B[bb])", [b"(;GM[1];B[aa]\n", b"(;GM[1];B[bb])"]),
         (b"(;GM[1];B[aa]\n(;W[bb])", [b"(;GM[1];B[aa]\n(;W[bb])"]),
+        (b"(;C[see ] here];C[a ) b];B[aa])", [b"(;C[see ] here];C[a ) b];B[aa])"]),
         (b"(;C[quoted:\n(;GM[1\\];B[aa\\])];B[bb])", [b"(;C[quoted:\n(;GM[1\\];B[aa\\])];B[bb])"]),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_broken_game_costs_itself() -> None:
 
 
 def test_a_long_game_is_passed_over_to_its_end() -> None:
-    data = b"(;GM[1]C[" + b"x" * 500 + b"](;B[aa])(;GM;B[bb]))(;GM[1];B[cc])"
+    data = b"(;GM[1]C[" + b"x" * 500 + b"](;B[aa])(;GM;B[bb]))\n(;GM[1];B[cc])"
     found = games(data, longest=100)
     assert [ending for *_, ending in found] == [Ending.TOO_LONG, Ending.CLOSED]
     assert found[0][1] == data[:100]
@@ -84,7 +84,7 @@ def test_a_long_game_is_passed_over_to_its_end() -> None:
 BRANCHED = b"(;GM[1]SZ[19]PB[a]PW[b];B[pd]%s(;%s[1]W[dp];B[pp];W[dd])%s(;W[dd];B[qq]))"
 
 
-@pytest.mark.parametrize("name", ROOT_IDENTIFIERS)
+@pytest.mark.parametrize("name", ROOT_NAMES)
 @pytest.mark.parametrize("between", [b"", b"\n", b"\r\n "])
 def test_a_variation_that_looks_like_a_root_is_no_game(name: str, between: bytes) -> None:
     first = BRANCHED % (between, name.encode(), between)
@@ -94,12 +94,12 @@ def test_a_variation_that_looks_like_a_root_is_no_game(name: str, between: bytes
         assert games(data, block) == [(0, first, Ending.CLOSED), (len(data) - len(second), second, Ending.CLOSED)]
 
 
-def test_a_long_variation_that_looks_like_a_root_is_passed_over_with_its_game() -> None:
+def test_a_long_game_ends_before_a_line_that_begins_like_a_root() -> None:
     tree = b"(;GM[1];B[aa]\n(;GM[1]C[" + b"x" * 300 + b"];W[bb])\n(;W[cc]))"
     for block in (1, 100, BLOCK_BYTES):
         found = games(tree + b"\n(;GM[1];B[dd])", block, longest=200)
-        assert [ending for *_, ending in found] == [Ending.TOO_LONG, Ending.CLOSED]
-        assert found[1][:2] == (len(tree) + 1, b"(;GM[1];B[dd])")
+        assert [ending for *_, ending in found] == [Ending.OPEN, Ending.TOO_LONG, Ending.CLOSED]
+        assert [game for _, game, _ in found] == [tree[:14], tree[14:214], b"(;GM[1];B[dd])"]
 
 
 @pytest.mark.parametrize("block", [1, 250, BLOCK_BYTES])
@@ -126,6 +126,14 @@ def test_games_without_a_parenthesis_cost_no_other(missing: int, broken: tuple[i
         assert [ending is Ending.OPEN for *_, ending in found] == [number in broken for number in range(12)]
 
 
+@pytest.mark.parametrize("variations", [MOST_ROOTS - 1, MOST_ROOTS])
+def test_a_game_has_at_most_so_many_variations_that_begin_like_roots(variations: int) -> None:
+    tree = b"(;GM[1];B[aa]" + b"\n(;PB[x]W[bb])" * variations + b")"
+    for block in (100, BLOCK_BYTES):
+        endings = [ending for *_, ending in games(tree, block)]
+        assert endings == ([Ending.CLOSED] if variations < MOST_ROOTS else [Ending.OPEN] + [Ending.CLOSED] * variations)
+
+
 def test_any_number_of_games_may_lack_a_parenthesis() -> None:
     lines = [b"(;PB[%d]\n" % number for number in range(18_000)]
     for longest in (250_000, 1 << 20):
@@ -137,7 +145,6 @@ def test_any_number_of_games_may_lack_a_parenthesis() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"(;GM[1];B[aa]\n(;PB[x]W[bb])\n(;W[cc])",  # its brother is no root, so neither is a game
         b"(;GM[1];B[aa](;GM[1]W[bb]",  # nothing but a new line begins the next game
         b"(;GM[1];B[aa]\n(;GN[main line]W[bb]",
     ],
@@ -186,6 +193,8 @@ FRAGMENTS = st.sampled_from(
         b"C[x\\]y]",
         b"C[(;GM[1]",
         b"\n",
+        b"\n(;GM[1]",
+        b"\0",
         b"name",
         b" ",
         b"]",
@@ -201,34 +210,6 @@ def test_cuts_do_not_show(data: bytes, block: int, longest: int) -> None:
     assert games(data, block, longest) == games(data, longest=longest)
     assert sum(piece.stray for piece in cut_up) == sum(piece.stray for piece in whole)
     assert cut_up[0].name == whole[0].name if games(data) else True
-
-
-@pytest.mark.parametrize("ahead", [b"", BRANCHED % (b"", b"C", b"") + b"\n", b"(;GM[1]C[no end\n"])
-def test_a_tree_of_which_a_part_is_taken_for_a_game_is_found(ahead: bytes) -> None:
-    tree = BRANCHED % (b"\n", b"GM", b"\n")
-    starts = np.array([len(ahead) + tree.index(each) for each in (b"(;GM[1]SZ", b"(;GM[1]W", b"(;W[dd];B")])
-    endings = np.array([Ending.OPEN, Ending.OPEN, Ending.CLOSED], np.uint8)
-    inner = tree.index(b")", tree.index(b"(;GM[1]W")) + 1
-    for after, longest in ((b"", 1000), (b"\n(;GM[1]", 1000), (b"(;B[aa])", len(tree)), (b"))", len(tree) - 1)):
-        ends = np.zeros(3, np.int64)
-        data = np.frombuffer(ahead + tree + after, np.uint8)
-        find_trees(data, longest, starts, endings, ends)
-        whole = len(ahead) + len(tree) if longest >= len(tree) else -1
-        assert ends.tolist() == [whole, len(ahead) + inner, -1]
-
-
-def test_parentheses_in_a_text_do_not_count() -> None:
-    tree = rb"(;GM[1]C[one ) two (( three \] ) four];B[aa](;W[bb])(;W[cc]))"
-    ends = np.zeros(1, np.int64)
-    find_trees(
-        np.frombuffer(tree + b")", np.uint8), 1000, np.zeros(1, np.int64), np.array([Ending.OPEN], np.uint8), ends
-    )
-    assert ends.tolist() == [len(tree)]
-
-
-@given(st.lists(FRAGMENTS, max_size=40).map(b"".join), st.integers(1, 40), st.sampled_from([30, 1000]))
-def test_a_game_without_its_last_parenthesis_is_no_part_of_a_tree(data: bytes, block: int, longest: int) -> None:
-    assert [dict(piece.trees) for piece in pieces(data, block, longest) if piece.trees] == []
 
 
 @given(st.lists(FRAGMENTS, max_size=40).map(b"".join))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.sgf import encoding
-from outofcore.domains.go.sgf.scan import NEWLINE, Ending, Found, find_games, find_trees
+from outofcore.domains.go.sgf.scan import NEWLINE, Ending, Games, count_stray, end_of, find_games
 from outofcore.raw.unit import raw_size
 
 BLOCK_BYTES = 1 << 20
-MOST_GAMES = 1 << 14  # of one piece
 NAME_BYTES = 256  # longest name in a first line
 WINDOW_BYTES = 1 << 16  # after a game, in which it is read by other encodings first
 
@@ -30,7 +28,6 @@ class Piece:
     endings: npt.NDArray[np.uint8]  # uint8, outofcore.domains.go.sgf.scan.Ending
     stray: int  # non-blank bytes outside games since the previous piece
     name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
-    trees: Mapping[int, bytes] = field(default_factory=dict)  # the whole tree of each game that is only part of one
     codecs: Mapping[int, str] = field(default_factory=dict)  # of the games whose brackets plain bytes do not show
     path: str = ""  # of the file, archives counting as folders
 
@@ -45,7 +42,6 @@ class Piece:
             ends=ends - begin,
             endings=self.endings[first:last],
             stray=0 if first else self.stray,
-            trees={game - first: tree for game, tree in self.trees.items() if first <= game < last},
             codecs={game - first: codec for game, codec in self.codecs.items() if first <= game < last},
         )
 
@@ -62,74 +58,56 @@ def cut(
     none. ``read(n)`` returns at most n bytes, none at the end. At most ``longest`` (bytes per game) plus a block are
     held. The stream begins at ``offset`` of the file, whose encoding is ``of_file``, "" for UTF-8.
     """
-    buffer, base, before, stray = b"", 0, NEWLINE, 0
-    skipping = np.zeros(2, np.int64)
+    buffer, before, stray, skipping = b"", NEWLINE, 0, False
     head: bytes | None = b""  # text before the first game
-    tree = (0, b"")  # the last that was not taken for one game, and where it begins
-    while True:
-        more = read(block)
-        buffer += more
-        while buffer:
-            piece, consumed, passed, again = _piece(buffer, before, longest, skipping, final=not more)
-            stray += passed
+    more = True
+    while more:
+        fresh = read(block)
+        buffer, more = buffer + fresh, bool(fresh)
+        again = bool(buffer)
+        while again:
+            games, codecs, again = _find(buffer, before, longest, skipping=skipping, final=not more)
+            stray, skipping = stray + games.stray, games.skipping
             if head is not None:
-                outside = consumed if piece is None else piece.offset
-                head = (head + buffer[:outside])[: 4 * NAME_BYTES]
-            if piece is not None:
+                head = (head + buffer[: games.spans[0][0] if games.spans else games.done])[: 4 * NAME_BYTES]
+            if games.spans:
+                first, last = games.spans[0][0], games.spans[-1][1]
+                starts, ends, endings = np.array(games.spans, np.int64).T
                 name = b"" if head is None else _name(head)
-                trees, tree = _trees(buffer, base, piece, longest, tree)
-                begin = offset + raw_size(buffer[: piece.offset], of_file)
-                yield replace(piece, offset=begin, stray=stray, name=name, trees=trees)
+                begin, payload = offset + raw_size(buffer[:first], of_file), buffer[first:last]
+                yield Piece(begin, payload, starts - first, ends - first, endings.astype(np.uint8), stray, name, codecs)
                 head, stray = None, 0
-            if consumed:
-                before = buffer[consumed - 1]
-            offset += raw_size(buffer[:consumed], of_file)
-            base, buffer = base + consumed, buffer[consumed:]
-            if not again:
-                break
-        if not more:
-            break
+            before = buffer[games.done - 1] if games.done else before
+            offset += raw_size(buffer[: games.done], of_file)
+            buffer = buffer[games.done :]
     if stray or head is not None:
         yield replace(NOTHING, offset=offset, stray=stray)
 
 
-def _piece(
-    buffer: bytes, before: int, longest: int, skipping: npt.NDArray[np.int64], *, final: bool
-) -> tuple[Piece | None, int, int, bool]:
-    """The next games, the bytes done, the stray ones among them, and whether the rest of ``held`` has more games."""
-    found = Found(np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.uint8))
-    data: npt.NDArray[Any] = np.frombuffer(buffer, np.uint8)
-    state = skipping.copy()
-    count, consumed, stray = find_games(data, before, final, longest, skipping, found)
-    again = count == MOST_GAMES
+def _find(
+    buffer: bytes, before: int, longest: int, *, skipping: bool, final: bool
+) -> tuple[Games, dict[int, str], bool]:
+    """The next games, the codecs of those that need one, and whether the rest of ``buffer`` has more games."""
+    games = find_games(buffer, before, longest, skipping=skipping, final=final)
     codecs: dict[int, str] = {}
-    if count and not encoding.is_certain(buffer[found.starts[0] : found.ends[count - 1]]):
-        for number in range(count):
-            start, end = int(found.starts[number]), int(found.ends[number])
-            reading = _by_encoding(buffer, start, end, int(found.endings[number]), longest, final=final)
-            if reading is not None and reading[1] == end:
-                codecs[number], _, found.endings[number] = reading
-                continue
-            # The games from here on are not those of plain bytes: they are found again after this one.
-            before_it = Found(*(np.empty_like(values[:number]) for values in found))  # type: ignore[arg-type]
-            _, consumed, stray = find_games(data, before, final, longest, state, before_it)
-            count, again = number, reading is not None
-            skipping[:] = 0
-            if reading is not None:
-                codecs[number], found.ends[number], found.endings[number] = reading
-                count, consumed = number + 1, reading[1]
-            break
-    if not count:
-        return None, consumed, stray, again
-    starts, ends, endings = found.starts[:count], found.ends[:count], found.endings[:count].copy()
-    first, last = int(starts[0]), int(ends[-1])
-    codecs = {number: codec for number, codec in codecs.items() if codec}
-    return (
-        Piece(first, buffer[first:last], starts - first, ends - first, endings, stray, b"", codecs=codecs),
-        consumed,
-        stray,
-        again,
-    )
+    spans = games.spans
+    if not spans or encoding.is_certain(buffer[spans[0][0] : spans[-1][1]]):
+        return games, codecs, False
+    for number, (start, end, ending) in enumerate(spans):
+        reading = _by_encoding(buffer, start, end, ending, longest, final=final)
+        if reading is not None and reading[0]:
+            codecs[number] = reading[0]
+        if reading is not None and reading[1] == end:
+            spans[number] = (start, *reading[1:])
+            continue
+        # The games from here on are not those of plain bytes: they are found again after this one.
+        spans = spans[:number] + ([(start, *reading[1:])] if reading else [])
+        done = reading[1] if reading else start
+        between = zip([0, *(span[1] for span in spans)], [*(span[0] for span in spans), done], strict=True)
+        stray = 0 if skipping else sum(count_stray(buffer[low:high]) for low, high in between)
+        too_long = bool(reading) and spans[-1][2] == Ending.TOO_LONG
+        return Games(spans, done, stray, too_long), codecs, reading is not None
+    return games, codecs, False
 
 
 def _by_encoding(
@@ -161,40 +139,16 @@ def _by_encoding(
 
 
 def _span(buffer: bytes, start: int, end: int, codec: str, longest: int, *, final: bool) -> tuple[int, int] | None:
-    """End and ending of the game at ``start`` in an encoding; None if it continues after ``held``.
-
-    It mostly ends where plain bytes do, at ``end``.
-    """
+    """End and ending of the game at ``start`` in an encoding, mostly those of plain bytes; None if it continues."""
     first = [end] if encoding.is_by_character(buffer[start:end]) else []
     for stop in (*first, min(end + WINDOW_BYTES, len(buffer)), len(buffer)):
-        view = np.frombuffer(encoding.masked(buffer[start:stop], codec), np.uint8)
-        room = Found(np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.uint8))
-        whole = final and stop == len(buffer)
-        count, _, _ = find_games(view, NEWLINE, whole, longest, np.zeros(2, np.int64), room)
-        if count and room.starts[0] == 0:
-            return start + int(room.ends[0]), int(room.endings[0])
+        text = encoding.masked(buffer[start:stop], codec)
+        stop_of_game, ending = end_of(text, 0, longest, final=final and stop == len(buffer))
+        if stop_of_game >= 0:
+            return start + stop_of_game, ending
         if stop == len(buffer):
             break
     return None
-
-
-def _trees(
-    buffer: bytes, base: int, piece: Piece, longest: int, last: tuple[int, bytes]
-) -> tuple[dict[int, bytes], tuple[int, bytes]]:
-    """The trees of games that are only part of one, and the last such tree with its offset in the stream."""
-    trees: dict[int, bytes] = {}
-    ends = np.full(len(piece.starts), -1, np.int64)
-    if (piece.endings == Ending.OPEN).any():
-        data = np.frombuffer(buffer, np.uint8)
-        find_trees(data, longest, piece.starts + piece.offset, piece.endings, ends)
-    elif base + piece.offset >= last[0] + len(last[1]):
-        return trees, last
-    for number, (start, end) in enumerate(zip((piece.starts + piece.offset).tolist(), ends.tolist(), strict=True)):
-        if end >= 0 and base + start >= last[0] + len(last[1]):
-            last = base + start, buffer[start:end]
-        if base + start < last[0] + len(last[1]):
-            trees[number] = last[1]
-    return trees, last
 
 
 def _name(head: bytes) -> bytes:

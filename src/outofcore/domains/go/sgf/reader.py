@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes, past_space
 from outofcore.system.compilation import inner_kernel, kernel, variable
 
+Bytes = npt.NDArray[np.uint8]
+OPEN, CLOSE, NODE, BEGIN_VALUE, ESCAPE, END_VALUE = b"();[\\]"
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
 
@@ -60,6 +61,14 @@ def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     )
     _read(np.frombuffer(payload, np.uint8), starts, ends, games)
     return games
+
+
+@inner_kernel
+def _past_space(data: Bytes, at: int, stop: int) -> int:
+    """The first byte from ``at`` on that is no space."""
+    while at < stop and data[at] <= 32:
+        at += 1
+    return at
 
 
 @inner_kernel
@@ -156,7 +165,7 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                     if kind >= 0:
                         if (kind == BLACK and black) or (kind == WHITE and white) or (kind >= 2 and (black or white)):
                             status[game], trouble[game] = _AMBIGUOUS, begin
-                        elif kind >= ADD_BLACK and past_space(data, begin, at) == at:
+                        elif kind >= ADD_BLACK and _past_space(data, begin, at) == at:
                             pass  # AB[] sets up nothing
                         elif _point(data, begin, at, kind, points[event]):
                             kinds[event], nodes[event] = kind, max(node, 0)
