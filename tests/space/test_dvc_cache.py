@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from dvc import config as dvc_config
 
 from outofcore.errors import ParamsError
-from outofcore.space.dvc_cache import DEFAULT_TYPES, find_cache
+from outofcore.space.dvc_cache import DEFAULT_TYPES, _files, find_cache
 from tests.space.conftest import dvc, project
 
 
@@ -80,22 +81,26 @@ def test_an_unknown_link_is_named_with_its_file(tmp_path: Path) -> None:
         find_cache(root)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[cache]\n    dir = /mnt/a,b\n",
-        "remote = 5\n",
-        "remote = 5\n['remote \"a\"']\n    url = /somewhere\n",
-        "cache = 5\n",
-        "[cache]\n    dir = ../%(x)s\n",
-        "[cache\n",
-    ],
-)
+@pytest.mark.parametrize("text", ['[cache]\n    dir = "/mnt/a\n', "[cache]\n    type = a'b'c\n", "[cache]\n\xff"])
 @pytest.mark.parametrize("name", ["config", "config.local"])
-def test_settings_that_dvc_cannot_read_are_one_line_that_names_their_file(tmp_path: Path, text: str, name: str) -> None:
+def test_settings_that_cannot_be_read_are_one_line_that_names_their_file(tmp_path: Path, text: str, name: str) -> None:
     root = project(tmp_path / "p", "")
-    (root / ".dvc" / name).write_text(text)
+    (root / ".dvc" / name).write_bytes(text.encode("latin-1"))
     with pytest.raises(ParamsError) as refused:
         find_cache(root)
-    assert str(refused.value).startswith(f"{root / '.dvc' / name}: expected settings of DVC, got ")
+    assert str(refused.value).startswith(f"{root / '.dvc' / name}: expected ")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("variables", [{}, {"XDG_CONFIG_HOME": "{}/x", "XDG_CONFIG_DIRS": "{}/y:{}/z"}])
+def test_files_are_where_dvc_looks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name in ("DVC_SYSTEM_CONFIG_DIR", "DVC_GLOBAL_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("{}", str(tmp_path)))
+    root = project(tmp_path / "p", "")
+    config = dvc_config.Config(str(root / ".dvc"))
+    assert [str(file) for file in _files(root)] == [config.files[level] for level in config.LEVELS]

@@ -1,14 +1,19 @@
-"""Location and link types of DVC's cache, as DVC reads its configuration."""
+"""Location and link types of DVC's cache, read from the configuration files as DVC reads them, also without DVC.
+
+Two keys of the section ``cache`` count, ``dir`` and ``type``. They are in four files, later ones over earlier ones: of
+the system, of the user, of the project, of the clone.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from outofcore.errors import ParamsError
-from outofcore.system.extras import load
+from outofcore.system.extras import installed
 from outofcore.system.project import project_of
 
 REMOVE_OLD = (
@@ -18,6 +23,8 @@ REMOVE_OLD = (
 LINK_TYPES = ("reflink", "hardlink", "symlink", "copy")
 # DVC's default for cache.type.
 DEFAULT_TYPES = ("reflink", "copy")
+_SECTION = re.compile(r"\[(.*)\]\s*(#.*)?")
+_KEY = re.compile(r"""(dir|type)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^"'#]*?))\s*(?:\#.*)?""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -41,32 +48,53 @@ class DvcCache:
 
 
 def find_cache(folder: str | Path = ".") -> DvcCache | None:
-    """The cache of the DVC project containing a folder, or None; raises ParamsError if DVC is missing or refuses it."""
+    """The cache of the DVC project containing a folder, or None; raises ParamsError for settings that DVC refuses."""
     project = project_of(Path(folder))
     if project is None:
         return None
-    dvc = load("dvc.config", "project", f"{project}: a DVC project")  # takes a tenth of a second
-    from voluptuous import Invalid
-
-    class Levels(dvc.Config):  # type: ignore[misc,name-defined]  # known at run time only
-        def load(self, **_: Any) -> None:
-            """Each level is read alone, so that its file can be named."""
-
-    settings: dict[str, Any] = {}
-    origin = "DVC's default"
-    config = Levels(str(project / ".dvc"))
-    for level in config.LEVELS:
-        try:
-            stated = config.load_one(level)["cache"]
-        except (dvc.ConfigError, Invalid, SyntaxError, TypeError) as error:  # SyntaxError: of configobj
-            message = f"{config.files[level]}: expected settings of DVC, got {' '.join(str(error).split())}"
-            raise ParamsError(message) from error
-        settings |= stated
-        origin = config.files[level] if "type" in stated else origin
-    stated = settings.get("type") or list(DEFAULT_TYPES)
-    types = tuple(each.strip() for each in (stated.split(",") if isinstance(stated, str) else stated))
-    if unknown := [each for each in types if each not in LINK_TYPES]:
+    place, types, origin = project / ".dvc" / "cache", ",".join(DEFAULT_TYPES), "DVC's default"
+    for file in _files(project):
+        settings = _read(file)
+        if "dir" in settings:
+            place = file.parent / Path(settings["dir"]).expanduser()
+        if "type" in settings:
+            types, origin = settings["type"], str(file)
+    links = tuple(each.strip() for each in types.split(","))
+    if unknown := [each for each in links if each not in LINK_TYPES]:
         message = f"{origin}: cache.type: expected links among {', '.join(LINK_TYPES)}, got {unknown[0]!r}"
         raise ParamsError(message)
-    place = Path(os.path.normpath(settings.get("dir", project / ".dvc" / "cache")))
-    return DvcCache(project, place, types, origin)
+    return DvcCache(project, Path(os.path.normpath(place)), links, origin)
+
+
+def _files(project: Path) -> Iterator[Path]:
+    """The files of settings of a project, from the most general to the most special."""
+    stated = [os.environ.get(f"DVC_{level}_CONFIG_DIR") for level in ("SYSTEM", "GLOBAL")]
+    if installed("platformdirs"):  # as it is where DVC is
+        import platformdirs
+
+        stated[0] = stated[0] or platformdirs.site_config_dir("dvc", "iterative")
+        stated[1] = stated[1] or platformdirs.user_config_dir("dvc", "iterative")
+    yield from (Path(each) / "config" for each in stated if each)
+    yield from (project / ".dvc" / name for name in ("config", "config.local"))
+
+
+def _read(file: Path) -> dict[str, str]:
+    """What a file states of the cache."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        message = f"{file}: expected settings of DVC, got {error}"
+        raise ParamsError(message) from error
+    settings, inside = {}, False
+    for line in map(str.strip, lines):
+        if section := _SECTION.fullmatch(line):
+            inside = section[1].strip().lower() == "cache"
+        elif inside and re.match(r"(dir|type)\s*=", line, re.IGNORECASE):
+            key = _KEY.fullmatch(line)
+            if key is None:
+                message = f"{file}: expected a setting of DVC such as 'type = hardlink,symlink', got {line!r}"
+                raise ParamsError(message)
+            settings[key[1].lower()] = next(each for each in key.groups()[1:] if each is not None)
+    return settings
