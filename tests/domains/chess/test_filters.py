@@ -111,7 +111,7 @@ def test_positions_of_a_mover_who_is_short_of_time_are_left_out():
     expected = [ply for ply, node in enumerate(played) if (node.clock() or 0) >= 30]
     result = convert(text, filters={"min_clock": 30})
     assert result.rows["ply"].tolist() == expected == [0, 1, 2]
-    assert result.counts == {"positions_skipped": 0, "positions_elo": 0, "positions_clock": 3}
+    assert result.counts == {"positions_skipped": 0, "positions_elo": 0, "positions_clock": 3, "notes_unread": 0}
     assert convert(text, filters={"min_clock": 30, "skip_plies": 2}).counts["positions_clock"] == 3
     assert one(text, min_clock=61) == ["no_positions"]
     assert "positions_clock" not in convert(text).counts

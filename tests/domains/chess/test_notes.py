@@ -65,43 +65,41 @@ def test_comments_of_tcec_are_seen_by_white():
 
 
 @pytest.mark.parametrize(
-    "comment",
+    ("comment", "clock", "evaluation", "mate", "spent", "unread"),
     [
-        *(
-            "+0.13/12 0.29",
-            "+0.13/ 0.29s",
-            "0.13 12 0.29s",
-            "+-1/2 3s",
-            "M/3 1s",
-            "M1.5/3 1s",
-            "/1 2s",
-            "+0.1/12s",
-            "+",
-        ),
-        *(
-            "[%clk 0:00:01] +0.1/1 1s",
-            "[x] mt=5",
-            "mt=5",
-            ",mt=5",
-            "mt =5",
-            "wv=",
-            "wv=1.",
-            "a,\n wv=+1.999,wv=2",
-            "mt",
-        ),
-        *(
-            "M0/1 1s",
-            "-0.00/1 0s",
-            "99999999999999/1 9999999999999999s",
-            "M999/1 1s",
-            "+0.1/1 x, mt=5",
-            "  .5/1 1s",
-            "",
-        ),
+        ("+0.10/12 -0.005s", -1, 10, 0, -1, 1),
+        ("+0.13/12 0.29", -1, -32768, 0, -1, 1),
+        ("-0.00/1 0s", -1, 0, 0, 0, 0),
+        ("M0/1 1s", -1, -32768, 0, 100, 0),
+        ("M999/1 1s", -1, -32768, 127, 100, 0),
+        ("999999/1 9999999999999999s", -1, 32766, 0, 2**31 - 1, 0),
+        (",mt=5, tl=x", -1, -32768, 0, 0, 1),
+        ("a,\n wv=+1.999,wv=2", -1, 199, 0, -1, 0),
+        ("wv=M, mt=x", -1, -32768, 0, -1, 2),
+        *((text, -1, -32768, 0, -1, 0) for text in ("+0.13/ 0.29s", "0.13 12 0.29s", "+-1/2 3s", "1/2-1/2", "mt =5")),
+        *((text, -1, -32768, 0, -1, 0) for text in ("/1 2s", "+", "mt", "", "1/2 agreed", "+0.1/12s")),
+        ("[%clk 0:00:01] +0.1/1 1s", 100, -32768, 0, -1, 0),
+        ("[x] mt=5", -1, -32768, 0, -1, 0),
+        ("[%emt 1.156]", -1, -32768, 0, 115, 0),
+        ("[%emt 0:00:02.5]", -1, -32768, 0, 250, 0),
+        ("[%emt 0:02]", -1, -32768, 0, -1, 1),
+        ("[%clk 00:05] [%clk 0:00:05]", 500, -32768, 0, -1, 1),
+        ("[%clk 59.3]", -1, -32768, 0, -1, 1),
+        ("[%eval 1;5] [%eval -327.67]", -1, -32766, 0, -1, 1),
+        ("[%eval #] [%evaluation 3] [%mdl 4]", -1, -32768, 0, -1, 1),
     ],
 )
-def test_odd_comments_are_read_as_the_oracle_reads_them(comment):
-    noted(f"1. e4 {{{comment}}} {{0.5/1 3s}} e5 {{{comment}}} 1-0")
+@pytest.mark.parametrize("moves", ["1. e4 {%s} e5 1-0", "1. e2e4 {%s} e7e5 1-0", "1. e4 {%s} e5 ; x\n1-0"])
+def test_every_note_is_read_by_itself_or_counted(comment, clock, evaluation, mate, spent, unread, moves):
+    result = convert(moves % comment, source=NOTED)
+    read = [int(result.rows[name][0]) for name in ("clock", "evaluation", "mate", "time_spent")]
+    assert read == [clock, evaluation, mate, spent]
+    assert result.counts["notes_unread"] == unread
+
+
+def test_no_evaluation_is_taken_for_a_mate():
+    rows = convert("1. e4 {[%eval 400.00]} e5 {[%eval -327.67]} 2. d4 {[%eval #-30]} d5 1-0").rows
+    assert rows["position_evaluation"].tolist() == [-32768, 32766, -32766, -32767]
 
 
 def test_by_default_only_notes_in_brackets_are_read():
@@ -159,7 +157,7 @@ def test_a_clock_that_gains_a_period_shows_no_time_spent():
 def test_an_increment_that_is_read_wrongly_is_found(monkeypatch):
     monkeypatch.setattr("outofcore.domains.chess.convert.increment", lambda _: 0)
     text = b'[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
-    (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source=NOTED), AuditRate())(unit_of(text)).audits
+    (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source={"time_spent": True}), AuditRate())(unit_of(text)).audits
     assert "time_spent at ply 2: 1000, by python-chess -1" in (audit() or "")
 
 
@@ -168,7 +166,7 @@ def test_numbers_of_any_length_are_bounded(count):
     digits = "9" * count
     assert noted(f"1. e4 {{mt={digits}, tl={digits}, wv=M{digits}}} e5 {{wv=-{digits}}} 1-0") == {
         "clock": [2**31 - 1, -1],
-        "evaluation": [-32768, -32767],
+        "evaluation": [-32768, -32766],
         "mate": [127, 0],
         "time_spent": [2**31 - 1, -1],
     }

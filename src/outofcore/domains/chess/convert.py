@@ -15,16 +15,19 @@ from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
-from outofcore.domains.chess.pgn.games import Games, read_games
-from outofcore.domains.chess.pgn.lexis import Bytes
+from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
+from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
+from outofcore.domains.chess.pgn.words import read_pgn, words_of
 from outofcore.domains.chess.schema import (
     CHESS960,
     LARGEST_CLOCK,
-    LARGEST_EVALUATION,
+    MATED,
     NO_CLOCK,
     NO_EVALUATION,
+    NO_MATE,
     UNFINISHED,
+    WHITE_TO_MOVE,
     column_of,
     empty_rows,
 )
@@ -47,15 +50,13 @@ class Converter:
     def __call__(self, unit: Unit) -> UnitResult:
         source = self.section.source
         tags = (*source.tags, *self.section.filters.tags)
-        text, bounds = unit.payload, np.array([0, *(each.stop for each in unit.stretches)])
+        text, bounds = unit.payload, np.array([0, *(stretch.stop for stretch in unit.stretches)])
         section, records = self.section, holds_records(unit.name)
         if records:  # of one file, whose evaluations are written as those of an engine
             text, starts, places = as_pgn(text)
             bounds = np.array([0, len(text)])
             section = section.model_copy(update={"source": source.model_copy(update={"engine_comments": True})})
-        games = read_games(
-            np.frombuffer(text, np.uint8), bounds, more_tags=tags, engine_comments=section.source.engine_comments
-        )
+        games = read_pgn(np.frombuffer(text, np.uint8), bounds, more_tags=tags, comments=section.source.engine_comments)
         origins = places[np.searchsorted(starts, games.starts, "right") - 1] if records else games.starts
         return _Conversion(unit, *unit.origins(origins), section, self.rate, games, read_facts(games)).run()
 
@@ -76,6 +77,7 @@ class _Conversion:
     facts: Facts
     rejects: dict[int, Reject] = field(default_factory=dict)
     stopped: set[int] = field(default_factory=set)
+    unread: int = 0  # notes of accepted games whose value cannot be read
 
     def run(self) -> UnitResult:
         filters = self.section.filters
@@ -103,7 +105,7 @@ class _Conversion:
             file=self.file[accepted],
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             unusual=int(unusual.sum()),
-            counts=counts,
+            counts={**counts, "notes_unread": self.unread},
             stored_counts=stored,
             audits=audits,
         )
@@ -115,16 +117,17 @@ class _Conversion:
     def _play(self, chosen: Ints) -> tuple[Ints, Ints, Fields]:
         """Rows of all positions of the chosen legal games, which games these are, and their half-moves."""
         if not len(chosen):
-            return chosen, chosen, self._noted(chosen, chosen, empty_rows(0))
+            return chosen, chosen, self._noted(chosen, chosen, empty_rows(0), {})
         parsed = engine.parse(self.games, chosen, self.facts)
-        by_oracle = {}
+        by_oracle, words = {}, {}
         plies = np.where(parsed.readable, self.games.plies[chosen], 0).astype(np.int64)
         least = self.section.filters.min_plies if self.section.filters.illegal_move == "stop" else None
         for place in np.flatnonzero(~parsed.readable).tolist():
             game = int(chosen[place])
+            words[game] = words_of(self.games, game)
             try:
                 by_oracle[place] = oracle.read_moves(
-                    self.games.tokens(game),
+                    words[game].moves,
                     self.games.start_fen(game),
                     chess960=self.facts.variant[game] == CHESS960,
                     least=least,
@@ -133,7 +136,7 @@ class _Conversion:
                 self._reject(game, refusal.reason, str(refusal))
                 continue
             plies[place] = len(by_oracle[place])
-            if plies[place] < self.games.plies[game]:
+            if plies[place] < len(words[game].moves):
                 self.stopped.add(game)
         first_rows = np.cumsum(plies) - plies
         rows = empty_rows(int(plies.sum()))
@@ -141,22 +144,66 @@ class _Conversion:
         for place, replay in by_oracle.items():
             replay.write(rows, int(first_rows[place]))
         legal = plies > 0
-        return chosen[legal], plies[legal], self._noted(chosen[legal], plies[legal], rows)
+        comments = {game: words[game].comments for game in chosen[legal].tolist() if game in words}
+        return chosen[legal], plies[legal], self._noted(chosen[legal], plies[legal], rows, comments)
 
-    def _noted(self, accepted: Ints, plies: Ints, rows: Fields) -> Fields:
-        """The rows with what the text notes of each move, and what is the same for a whole game."""
+    def _noted(self, accepted: Ints, plies: Ints, rows: Fields, comments: dict[int, list[list[str]]]) -> Fields:
+        """The rows with what the text notes of each move, and what is the same for a whole game.
+
+        ``comments`` are those on each move of the games that the engine does not read.
+        """
+        games = self.games
         ply = np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
-        tokens = np.repeat(self.games.token_offsets[accepted], plies) + ply
-        notes = self.games.notes
-        rows |= {"clock": notes.clock[tokens], "evaluation": notes.evaluation[tokens], "mate": notes.mate[tokens]}
-        rows["position_evaluation"] = _before(rows["evaluation"], rows["mate"], notes.searched[tokens], ply)
+        first_rows = dict(zip(accepted.tolist(), (np.cumsum(plies) - plies).tolist(), strict=True))
+        by_engine = ~np.isin(accepted, list(comments))
+        moves = np.where(np.repeat(by_engine, plies), np.repeat(games.move_offsets[accepted], plies) + ply, -1)
+        columns: list[Any] = list(games.notes)
+        notes = Notes(*(np.append(column, none)[moves] for column, none in zip(columns, NO_NOTES, strict=True)))
+        self.unread = int(games.unread[accepted[by_engine]].sum())
+        for game, of_moves in comments.items():
+            for row, texts in enumerate(of_moves[: plies[accepted == game][0]], first_rows[game]):
+                *noted, unread = oracle.bracket_notes(texts)
+                notes.clock[row], notes.evaluation[row], notes.mate[row], notes.spent[row] = noted
+                self.unread += unread
+        if self.section.source.engine_comments:
+            self._note_engines(notes, first_rows, comments, rows["state"][:, 0])
+        rows |= {"clock": notes.clock, "evaluation": notes.evaluation, "mate": notes.mate}
+        rows["position_evaluation"] = _before(notes.evaluation, notes.mate, notes.searched, ply)
         rows["ply"] = ply.astype(np.uint16)
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         if self.section.source.time_spent:
-            controls = text_column(self.games, "TimeControl")[accepted]
+            controls = text_column(games, "TimeControl")[accepted]
             increments = np.repeat(np.array([increment(text) for text in controls], np.int64), plies)
-            rows["time_spent"] = _time_spent(rows["clock"], notes.spent[tokens], ply, increments)
+            rows["time_spent"] = _time_spent(notes.clock, notes.spent, ply, increments)
         return rows
+
+    def _note_engines(
+        self, notes: Notes, first_rows: dict[int, int], comments: dict[int, list[list[str]]], side_to_move: Bytes
+    ) -> None:
+        """Add what engines wrote of each move, the first of each kind, where brackets do not have it."""
+        games = self.games
+        texts = [
+            (first_rows[game] + ply, text)
+            for game, of_moves in comments.items()
+            for ply, of_move in enumerate(of_moves)
+            for text in of_move
+        ]
+        owners = np.searchsorted(games.move_offsets, games.comments[:, 0], "right") - 1
+        for game, (move, begin, end) in zip(owners.tolist(), games.comments.tolist(), strict=True):
+            if game in first_rows and game not in comments:
+                row = first_rows[game] + move - int(games.move_offsets[game])
+                texts.append((row, decoded(games.data[begin:end].tobytes())))
+        for row, text in texts:
+            if "[" in text or row >= len(side_to_move):
+                continue
+            noted, unread = engine_note(text, 1 if side_to_move[row] == WHITE_TO_MOVE else -1)
+            self.unread += unread
+            if "evaluation" in noted and (notes.evaluation[row], notes.mate[row]) == (NO_EVALUATION, NO_MATE):
+                notes.evaluation[row], notes.mate[row] = noted["evaluation"], noted["mate"]
+                notes.searched[row] = True
+            for column in ("clock", "spent"):
+                if column in noted and getattr(notes, column)[row] == NO_CLOCK:
+                    getattr(notes, column)[row] = noted[column]
 
     def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Fields) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading."""
@@ -222,7 +269,7 @@ def _before(
     evaluation: npt.NDArray[np.int16], mate: npt.NDArray[np.int8], searched: npt.NDArray[np.bool_], ply: Ints
 ) -> npt.NDArray[np.int16]:
     """Evaluation of the position before each of m moves, (m,) int16; ``searched`` are those that chose the move."""
-    noted = np.where(mate != 0, np.sign(mate) * np.int16(LARGEST_EVALUATION), evaluation)
+    noted = np.where(mate != 0, np.sign(mate) * np.int16(MATED), evaluation)
     before = np.full(len(noted), NO_EVALUATION, np.int16)
     before[1:] = np.where((ply[1:] > 0) & ~searched[:-1], noted[:-1], NO_EVALUATION)
     return np.where(searched, noted, before)

@@ -1,7 +1,7 @@
-"""The engine: move tokens to boards and moves with a Rust reader, millions of positions per second.
+"""The engine: games to boards and moves with a Rust reader, millions of positions per second.
 
-It receives one string per game with only the start position and the tokens. It applies the rules of chess with
-shakmaty; a game with a token that it cannot turn into a legal move goes to the oracle.
+It receives one string per game with the start position and the text after the tags. It applies the rules of chess with
+shakmaty; an odd game, and one with a word that it cannot turn into a legal move, goes to the oracle.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
 
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import Games
-from outofcore.domains.chess.pgn.lexis import Bytes
+from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 from outofcore.system.compilation import inner_kernel, kernel
 
@@ -33,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 class Parsed(NamedTuple):
     """Engine results for n games; a game has one more position than moves."""
 
-    readable: npt.NDArray[np.bool_]  # (n,): every token became a legal move
+    readable: npt.NDArray[np.bool_]  # (n,): every move is legal
     boards: Bytes  # (positions, 64)
     castling: npt.NDArray[np.bool_]  # (positions, 4)
     en_passant: npt.NDArray[np.int8]
@@ -47,13 +46,12 @@ class Parsed(NamedTuple):
 
 
 def parse(games: Games, chosen: Ints, facts: Facts) -> Parsed:
-    """Replay the chosen games, of which there is at least one."""
-    foreign = _foreign(games)[chosen]
-    texts = pa.chunked_array([_texts(games, chosen, facts, foreign)])
+    """Replay the chosen games, of which there is at least one; odd ones are not readable."""
+    texts = pa.chunked_array([_texts(games, chosen, facts)])
     (chunk,) = reader.parse_games(texts, num_threads=1).chunks
     moves = np.diff(chunk.move_offsets.astype(np.int64))
     return Parsed(
-        chunk.valid & ~foreign & (moves == games.plies[chosen]),
+        chunk.valid & ~games.odd[chosen] & (moves == games.plies[chosen]),
         chunk.boards.reshape(-1, 64),
         *(getattr(chunk, name) for name in Parsed._fields[2:]),
     )
@@ -71,39 +69,25 @@ def fill_rows(
     _fill(parsed, ranks, is_chess960, rooks, first_rows, squares, rows["state"], rows["move"])
 
 
-def _foreign(games: Games) -> npt.NDArray[np.bool_]:
-    """(n,) bool: a token is in a form that readers interpret differently, so the oracle decides.
-
-    Some non-ASCII bytes are spaces to the engine, others to python-chess; the engine skips a ``$`` and plays a capture
-    without a capturer (``xd5``).
-    """
-    text = games.text
-    strange = np.subtract(text, ord(" "), dtype=np.uint8) >= 0x80 - ord(" ")
-    strange |= text == ord("$")
-    captures = np.flatnonzero(text == ord("x"))
-    strange[captures[text[captures - 1] == ord(" ")]] = True  # a space ends each token, the last of a game too
-    found = np.zeros(len(games.results), np.bool_)
-    found[np.searchsorted(games.text_offsets, np.flatnonzero(strange), "right") - 1] = True
-    return found
-
-
-def _texts(games: Games, chosen: Ints, facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
-    """The games as Arrow strings; another game in place of a foreign one, which may not be UTF-8.
+def _texts(games: Games, chosen: Ints, facts: Facts) -> pa.Array:
+    """Start position, moves and comments of the games as Arrow strings; another game in place of an odd one.
 
     They are made of buffers: ``pa.array`` imports pandas.
     """
-    special = (games.spans("FEN")[chosen, 0] >= 0) | (facts.variant[chosen] == CHESS960)
-    if np.any(special) or np.any(foreign):
+    bodies = games.bodies[chosen].astype(np.int32)
+    special = (games.spans("FEN")[chosen, 0] >= 0) | (facts.variant[chosen] == CHESS960) | games.foreign[chosen]
+    if np.any(special | games.odd[chosen]):
         texts = [
-            b"e4" if strange else (start_tags(games, facts, game) + " ".join(games.tokens(game))).encode()
-            for game, strange in zip(chosen.tolist(), foreign.tolist(), strict=True)
+            b"e4"
+            if games.odd[game]
+            else (start_tags(games, facts, game) + decoded(games.data[begin:end].tobytes())).encode()
+            for game, (begin, end) in zip(chosen.tolist(), bodies.tolist(), strict=True)
         ]
         offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
         return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
-    every = pa.StringArray.from_buffers(len(games.results), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text))
-    if len(chosen) == len(games.results):
-        return every
-    return every.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)]))
+    pieces = pa.StringArray.from_buffers(bodies.size - 1, pa.py_buffer(bodies), pa.py_buffer(games.data))
+    every_other = 2 * np.arange(len(chosen))
+    return pieces.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(every_other)]))
 
 
 def start_tags(games: Games, facts: Facts, game: int) -> str:
@@ -132,10 +116,10 @@ def _stored(rank: np.uint64) -> np.uint64:
 @inner_kernel
 def _squares_of(board: Bytes, piece: int) -> np.uint64:
     """Bitboard of the squares where a piece of the engine is."""
-    found = np.uint64(0)
+    squares = np.uint64(0)
     for square in range(64):
-        found |= np.uint64(board[square] == piece) << np.uint64(square)
-    return found
+        squares |= np.uint64(board[square] == piece) << np.uint64(square)
+    return squares
 
 
 @inner_kernel

@@ -14,6 +14,7 @@ import chess.pgn
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.chess.pgn.words import without_empty_lines
 from outofcore.domains.chess.schema import (
     BLACK_TO_MOVE,
     CODES,
@@ -22,6 +23,7 @@ from outofcore.domains.chess.schema import (
     LARGEST_EVALUATION,
     LARGEST_HALFMOVE_CLOCK,
     LARGEST_MATE,
+    MATED,
     NO_CLOCK,
     NO_EN_PASSANT,
     NO_EVALUATION,
@@ -142,7 +144,7 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
             self.comments.append([])
 
     def visit_comment(self, comment: str) -> None:
-        if self.comments and not self.errors:
+        if self.comments and not self.errors and not self.marker:
             self.comments[-1].append(comment)
 
     def visit_result(self, result: str) -> None:
@@ -158,8 +160,8 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
 
 def audit(where: str, *game: Any, **settings: Any) -> str | None:
     """:func:`difference` prefixed with the place of the game; picklable, to run in another process."""
-    found = difference(*game, **settings)
-    return f"{where}: {found}" if found else None
+    report = difference(*game, **settings)
+    return f"{where}: {report}" if report else None
 
 
 def difference(
@@ -178,7 +180,7 @@ def difference(
     row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``time_control``
     is the tag ``TimeControl``. A game that was ``stopped`` continues in the text.
     """
-    game = chess.pgn.read_game(io.StringIO(tags + _without_empty_lines(body)), Visitor=_Reader)
+    game = chess.pgn.read_game(io.StringIO(tags + without_empty_lines(body)), Visitor=_Reader)
     if game is None or (game.errors and not stopped):
         return f"python-chess reports {game.errors if game else 'no game'}"
     count = len(stored["move"])
@@ -187,15 +189,17 @@ def difference(
     expected = empty_rows(len(game.replay))
     game.replay.write(expected, 0)
     expected = {name: column[:count] for name, column in expected.items()}
-    notes = [
-        _notes(game.comments[row], int(expected["state"][row, 0]), engine_comments=engine_comments)
-        for row in range(count)
-    ]
-    clock, evaluation, mate, spent, searched = (list(column) for column in zip(*notes, strict=True))
-    expected |= {"clock": np.array(clock), "evaluation": np.array(evaluation), "mate": np.array(mate)}
-    expected["position_evaluation"] = _before(evaluation, mate, searched)
+    notes = [bracket_notes(comments) for comments in game.comments[:count]]
+    clock, evaluation, mate, spent, _ = (list(column) for column in zip(*notes, strict=True))
+    noted = {"clock": np.array(clock), "evaluation": np.array(evaluation), "mate": np.array(mate)}
+    noted["position_evaluation"] = _before(evaluation, mate)
     if "time_spent" in stored:
-        expected["time_spent"] = _time_spent(clock, spent, _gained(time_control))
+        noted["time_spent"] = _time_spent(clock, spent, _gained(time_control))
+    if engine_comments:  # which python-chess does not read: what it reads must be stored, and may not be all
+        missing = {"clock": NO_CLOCK, "evaluation": NO_EVALUATION, "mate": NO_MATE}
+        read = {name: np.where(noted[name] == none, stored[name], noted[name]) for name, none in missing.items()}
+        noted = {name: stored[name] for name in noted} | read
+    expected |= noted
     if stopped:  # comments on a move that python-chess skips are, to it, on the last one
         for name in _NOTED & expected.keys():
             expected[name][-1] = stored[name][-1]
@@ -224,58 +228,21 @@ def _castling(rooks_with_right: int, kings: int, rooks: int, white: int) -> int:
     return rights
 
 
-def _without_empty_lines(body: str) -> str:
-    """The text without empty lines, at which python-chess would end the game."""
-    # Byte-order marks are blanks, except in a comment, where another character that is no blank replaces them.
-    body = re.sub(r";[^\r\n]*|\{[^}]*", lambda match: match[0].replace("\ufeff", "\u200b"), body)
-    lines = (line.strip(" \t\v\f\0\x1a\ufeff") for line in re.split(r"\r\n|\r|\n", body))
-    return "\n".join(line for line in lines if line)
-
-
 # As python-chess has them, but for digits and white space other than ASCII's.
-_CLOCK, _SPENT, _EVALUATION = (
+_CLOCK, _EVALUATION = (
     re.compile(expression.pattern, expression.flags & ~re.UNICODE | re.ASCII)
-    for expression in (chess.pgn.CLOCK_REGEX, chess.pgn.EMT_REGEX, chess.pgn.EVAL_REGEX)
+    for expression in (chess.pgn.CLOCK_REGEX, chess.pgn.EVAL_REGEX)
 )
-_SCORE = r"(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<cp>\d+(?:\.\d*)?))"
-_CUTECHESS = re.compile(rf"[\s\0\x1a]*{_SCORE}/\d+,?[\s\0\x1a]+(?P<seconds>\d+(?:\.\d*)?)s", re.ASCII)
-_TCEC = re.compile(rf"(?:^|,)[\s\0\x1a]*(?:mt=(?P<spent>\d+)|tl=(?P<left>\d+)|wv={_SCORE})", re.ASCII)
-
+_SPENT = re.compile(r"\[%emt\s(?:(?P<hours>\d+):(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d*)?)\]", re.ASCII)
+_NAMED = re.compile(r"\[%(?:clk|emt|eval)(?![a-zA-Z])")
 _TRUNCATING = Context(rounding=ROUND_DOWN, traps=[])  # a million digits overflow
-_NONE = (NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK)
 
 
-def _notes(comments: Sequence[str], mover: int, *, engine_comments: bool) -> tuple[int, int, int, int, bool]:
-    """Clock, evaluation, mate and time spent of the comments on a move; whether its search gave the evaluation."""
-    if not engine_comments:
-        return (*(_in_brackets(" ".join(comments)) if comments else _NONE), False)
-    clock, evaluation, mate, spent = _NONE
-    searched = False
-    for comment in comments:
-        noted = _in_brackets(comment) if "[" in comment else _of_engine(comment, mover)
-        clock = noted[0] if clock == NO_CLOCK else clock
-        if (evaluation, mate) == _NONE[1:3] != noted[1:3]:
-            evaluation, mate, searched = *noted[1:3], "[" not in comment
-        spent = noted[3] if spent == NO_CLOCK else spent
-    return clock, evaluation, mate, spent, searched
-
-
-def _before(evaluation: list[int], mate: list[int], searched: list[bool]) -> npt.NDArray[np.int64]:
-    """Evaluation of the position before each move, mates as the largest."""
-    before = []
-    for row in range(len(evaluation)):
-        source = row if searched[row] else row - 1
-        if source < 0 or searched[source] != (source == row):
-            before.append(NO_EVALUATION)
-        elif mate[source]:
-            before.append(LARGEST_EVALUATION if mate[source] > 0 else -LARGEST_EVALUATION)
-        else:
-            before.append(evaluation[source])
-    return np.array(before)
-
-
-def _in_brackets(comment: str) -> tuple[int, int, int, int]:
-    """Notes by python-chess's expressions."""
+def bracket_notes(comments: Sequence[str]) -> tuple[int, int, int, int, int]:
+    """Clock, evaluation, mate and time of the comments on a move, and how many of these notes cannot be read."""
+    comment = " ".join(comments)
+    if "[%" not in comment:
+        return NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK, 0
     evaluation, mate = NO_EVALUATION, NO_MATE
     if match := _EVALUATION.search(comment):
         if match["mate"]:
@@ -283,66 +250,33 @@ def _in_brackets(comment: str) -> tuple[int, int, int, int]:
         else:
             centipawns = int(Decimal(match["cp"]) * 100)
             evaluation = max(-LARGEST_EVALUATION, min(centipawns, LARGEST_EVALUATION))
-    return _time(_CLOCK.search(comment)), evaluation, mate, _time(_SPENT.search(comment))
+    readable = sum(len(expression.findall(comment)) for expression in (_CLOCK, _SPENT, _EVALUATION))
+    unread = len(_NAMED.findall(comment)) - readable
+    return _time(_CLOCK.search(comment)), evaluation, mate, _time(_SPENT.search(comment)), unread
 
 
 def _time(match: re.Match[str] | None) -> int:
     if match is None:
         return NO_CLOCK
     with localcontext(_TRUNCATING):
-        seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
-        return _centiseconds(seconds)
+        seconds = Decimal(match["hours"] or 0) * 3600 + Decimal(match["minutes"] or 0) * 60 + Decimal(match["seconds"])
+        return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
 
 
-def _centiseconds(seconds: Decimal) -> int:
-    return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
-
-
-def _of_engine(comment: str, mover: int) -> tuple[int, int, int, int]:
-    """Notes of an engine match: by cutechess and fastchess for the mover, by TCEC for White."""
-    if match := _CUTECHESS.match(comment):
-        evaluation, mate = _score(match, 1 if mover == WHITE_TO_MOVE else -1)
-        return NO_CLOCK, evaluation, mate, _hundredths(match["seconds"], LARGEST_CLOCK)
-    clock, evaluation, mate, spent = _NONE
-    for match in _TCEC.finditer(comment):
-        if match["spent"] is not None:
-            spent = _milliseconds(match["spent"]) if spent == NO_CLOCK else spent
-        elif match["left"] is not None:
-            clock = _milliseconds(match["left"]) if clock == NO_CLOCK else clock
-        elif (evaluation, mate) == _NONE[1:3]:
-            evaluation, mate = _score(match, 1)
-    return clock, evaluation, mate, spent
-
-
-def _score(match: re.Match[str], sign: int) -> tuple[int, int]:
-    sign = -sign if match["sign"] == "-" else sign
-    if match["plies"] is not None:
-        return NO_EVALUATION, sign * ((_whole(match["plies"], 2 * LARGEST_MATE) + 1) // 2)
-    return sign * _hundredths(match["cp"], LARGEST_EVALUATION), NO_MATE
-
-
-def _milliseconds(digits: str) -> int:
-    """Centiseconds of a number of milliseconds."""
-    return _whole(digits, 10 * LARGEST_CLOCK) // 10
-
-
-def _whole(digits: str, most: int) -> int:
-    """A number of any length, at most ``most``; Python converts no more than 4300 digits."""
-    return int(min(Decimal(digits), Decimal(most)))
-
-
-def _hundredths(number: str, most: int) -> int:
-    """A number without sign in hundredths, at most ``most``; further digits are cut off."""
-    with localcontext(_TRUNCATING):
-        return int(min(Decimal(number) * 100, Decimal(most)))
+def _before(evaluation: Sequence[int], mate: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Evaluation of the position before each move, from the note on the move before."""
+    after = [
+        MATED * (1 if moves > 0 else -1) if moves else noted for noted, moves in zip(evaluation, mate, strict=True)
+    ]
+    return np.array([NO_EVALUATION, *after[:-1]])
 
 
 def _gained(control: str) -> int:
     """Centiseconds that every move adds to the clock, if one period, as in ``600+5``, lasts for the whole game."""
     seconds = control.strip(" \t\n\r\f\v").split("+")
-    if len(seconds) > 2 or not all(re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", each) for each in seconds):
+    if len(seconds) > 2 or not all(re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", part) for part in seconds):
         return NO_CLOCK
-    return _hundredths(seconds[1], 10**12) if len(seconds) == 2 else 0
+    return int(Decimal(seconds[1]) * 100) if len(seconds) == 2 else 0
 
 
 def _time_spent(clock: list[int], noted: list[int], increment: int) -> npt.NDArray[np.int64]:

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
-from outofcore.domains.chess.pgn.games import Games
-from outofcore.domains.chess.pgn.lexis import (
+from outofcore.domains.chess.pgn.games import (
     BLACK_WINS,
     CONFLICT,
     DRAW,
@@ -22,10 +21,11 @@ from outofcore.domains.chess.pgn.lexis import (
     UNKNOWN_RESULT,
     WHITE_WINS,
     Bytes,
+    Games,
     decoded,
-    result_code,
     same,
 )
+from outofcore.domains.chess.pgn.words import result_of
 from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
 from outofcore.system.compilation import njit
 
@@ -42,7 +42,7 @@ class Facts:
     elo: npt.NDArray[np.int16]  # (n, 2) int16: White's and Black's, 0 if unknown
     date: npt.NDArray[np.int32]  # (n,) int32: yyyymmdd, 0 for unknown digits; Date, else UTCDate
     result: npt.NDArray[np.int8]  # (n,) int8: 1, 0, -1 for White; else UNFINISHED
-    outcome: npt.NDArray[np.uint8]  # (n,) uint8: result of tag and marker, a lexis code; CONFLICT if they differ
+    outcome: npt.NDArray[np.uint8]  # (n,) uint8: result of tag and marker, as in Games.results; CONFLICT if they differ
     variant: npt.NDArray[np.uint8]  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
 
 
@@ -106,23 +106,23 @@ def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np
     while size < 2 * count:
         size *= 2
     table = np.full(size, -1, np.int64)  # of numbers, by a hash of their texts; linear probing
-    found = 0
-    for each in range(count):
+    texts = 0
+    for span in range(count):
         word = np.uint64(0xCBF29CE484222325)  # FNV-1a
-        for place in range(spans[each, 0], spans[each, 1]):
+        for place in range(spans[span, 0], spans[span, 1]):
             word = (word ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
         slot = np.int64((word ^ (word >> np.uint64(32))) & np.uint64(size - 1))
         while table[slot] >= 0:
             begin, end = spans[first[table[slot]]]
-            if same(data, spans[each, 0], spans[each, 1], begin, end):
+            if same(data, spans[span, 0], spans[span, 1], begin, end):
                 break
             slot = (slot + 1) & (size - 1)
         if table[slot] < 0:
-            table[slot] = found
-            first[found] = each
-            found += 1
-        number[each] = table[slot]
-    return number, first[:found]
+            table[slot] = texts
+            first[texts] = span
+            texts += 1
+        number[span] = table[slot]
+    return number, first[:texts]
 
 
 def _text(raw: bytes) -> str:
@@ -147,8 +147,7 @@ def _date(raw: bytes) -> int:
 
 
 def _result(raw: bytes) -> int:
-    text = np.frombuffer(raw.translate(None, _BLANKS), np.uint8)
-    return int(result_code(text, 0, text.size))
+    return result_of(decoded(raw.translate(None, _BLANKS)))
 
 
 def _variants(games: Games) -> npt.NDArray[np.uint8]:

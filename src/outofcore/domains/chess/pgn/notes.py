@@ -1,21 +1,24 @@
-"""Clocks and evaluations in comments: ``[%clk 0:09:58]``, ``[%emt 0:00:02]``, ``[%eval -1.25]``, ``[%eval #-3]``.
+"""Clocks, times and evaluations in comments.
 
-The grammar is that of python-chess, with numbers exactly as written: centiseconds and centipawns, further digits of a
-second truncated. The first of several notes after a move counts, as in python-chess.
+:func:`read_note` reads ``[%clk 0:09:58]``, ``[%emt 0:00:02]``, ``[%emt 1.156]`` and ``[%eval -1.25]`` or
+``[%eval #-3]`` with the grammar of python-chess, in compiled code: the Rust reader has no mates and no times, takes the
+last of several notes, and rounds clocks to 24 bits. Numbers are exactly as written, in centiseconds and centipawns;
+further digits are cut off. The first of several notes after a move counts.
 
-Engine matches have comments without brackets: ``+0.13/12 0.29s`` of cutechess and fastchess (older ones with a comma,
-``+0.13/12, 0.29s``), where the evaluation is the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26,
-mt=94353, tl=1710647, wv=0.34`` of TCEC, where it is White's, and times are in milliseconds.
+:func:`engine_note` reads the comments of engine matches, which have no brackets: ``+0.13/12 0.29s`` of cutechess and
+fastchess, where the evaluation is the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26, mt=94353,
+tl=1710647, wv=0.34`` of TCEC, where it is White's, and times are in milliseconds.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes, is_digit
 from outofcore.domains.chess.schema import (
     LARGEST_CLOCK,
     LARGEST_EVALUATION,
@@ -26,9 +29,9 @@ from outofcore.domains.chess.schema import (
 )
 from outofcore.system.compilation import inner_kernel
 
-MOST_DIGITS = 10
-NO_SPACES = (0x00, 0x1A)
-"""Bytes that count as blanks between moves, but not in a note."""
+Bytes = npt.NDArray[np.uint8]
+
+_MOST_DIGITS = 10
 
 
 class Notes(NamedTuple):
@@ -41,15 +44,20 @@ class Notes(NamedTuple):
     spent: npt.NDArray[np.int32]  # (m,) centiseconds that the move took; NO_CLOCK if missing
 
 
+NO_NOTES: tuple[Any, ...] = (
+    np.int32(NO_CLOCK),
+    np.int16(NO_EVALUATION),
+    np.int8(NO_MATE),
+    np.False_,
+    np.int32(NO_CLOCK),
+)
+"""Of a move without any."""
+
+
 def new_notes(count: int) -> Notes:
     """Uninitialised notes of ``count`` moves."""
-    return Notes(
-        clock=np.empty(count, np.int32),
-        evaluation=np.empty(count, np.int16),
-        mate=np.empty(count, np.int8),
-        searched=np.empty(count, np.bool_),
-        spent=np.empty(count, np.int32),
-    )
+    columns: list[Any] = [np.empty(count, value.dtype) for value in NO_NOTES]
+    return Notes(*columns)
 
 
 @inner_kernel
@@ -60,16 +68,45 @@ def clear(notes: Notes, move: int) -> None:
 
 
 @inner_kernel
-def _is_evaluated(notes: Notes, move: int) -> bool:
-    """Whether a move has an evaluation, as centipawns or as a mate."""
-    return bool(notes.evaluation[move] != NO_EVALUATION or notes.mate[move] != NO_MATE)
+def _spells(data: Bytes, i: int, first: int, second: int, third: int) -> bool:
+    """Whether three characters are at ``i``."""
+    return bool(i + 3 < data.size and data[i] == first and data[i + 1] == second and data[i + 2] == third)
+
+
+@inner_kernel
+def read_note(data: Bytes, i: int, notes: Notes, move: int) -> int:
+    """Read the note in brackets at ``i`` as one of a move, unless it has one; 1 if the value cannot be read, else 0."""
+    is_clock = _spells(data, i + 2, ord("c"), ord("l"), ord("k"))
+    is_time = _spells(data, i + 2, ord("e"), ord("m"), ord("t"))
+    is_evaluation = _spells(data, i + 2, ord("e"), ord("v"), ord("a")) and data[i + 5] == ord("l")
+    if not (is_clock or is_time or is_evaluation):
+        return 0
+    name_end = i + 6 if is_evaluation else i + 5
+    value = _after_space(data, name_end)
+    if value == name_end:
+        return int(not (value < data.size and (data[value] | 0x20) >= ord("a")))
+    if is_evaluation:
+        centipawns, moves, valid = _evaluation(data, value)
+        if notes.evaluation[move] == NO_EVALUATION and notes.mate[move] == NO_MATE:
+            notes.evaluation[move], notes.mate[move] = centipawns, moves
+        return int(not valid)
+    time = _time(data, value, is_time)
+    column = notes.clock if is_clock else notes.spent
+    if column[move] == NO_CLOCK:
+        column[move] = time
+    return int(time == NO_CLOCK)
+
+
+@inner_kernel
+def _is_digit(data: Bytes, i: int) -> bool:
+    return bool(i < data.size and ord("0") <= data[i] <= ord("9"))
 
 
 @inner_kernel
 def _digits(data: Bytes, i: int) -> tuple[int, int]:
     """The number at ``i``, capped below 10**15, and the index after it."""
     value = 0
-    while i < data.size and is_digit(data[i]):
+    while _is_digit(data, i):
         value = min(value * 10 + data[i] - ord("0"), 10**15 - 1)
         i += 1
     return value, i
@@ -77,179 +114,113 @@ def _digits(data: Bytes, i: int) -> tuple[int, int]:
 
 @inner_kernel
 def _fraction(data: Bytes, i: int) -> tuple[int, int]:
-    """Hundredths after a point at ``i - 1``, further digits truncated, and the index after them."""
+    """Hundredths after the point at ``i``, if there is one, and the index after them."""
     hundredths, weight = 0, 10
-    while i < data.size and is_digit(data[i]):
-        hundredths += (data[i] - ord("0")) * weight
-        weight //= 10
+    if i < data.size and data[i] == ord("."):
         i += 1
+        while _is_digit(data, i):
+            hundredths += (data[i] - ord("0")) * weight
+            weight //= 10
+            i += 1
     return hundredths, i
 
 
 @inner_kernel
-def _clock(data: Bytes, i: int) -> int:
-    """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if invalid."""
-    total = 0
-    for part in range(3):
+def _after_space(data: Bytes, i: int) -> int:
+    """Index after the white space at ``i``, one blank or a line break with the blanks around it; else ``i``."""
+    j, breaks = i, False
+    while j < data.size and (data[j] <= ord(" ")) and (9 <= data[j] <= 13 or data[j] in (0x00, 0x1A, 0x20)):
+        breaks = breaks or data[j] == ord("\n") or data[j] == ord("\r")
+        j += 1
+    return j if breaks or (j == i + 1 and data[i] != 0x00 and data[i] != 0x1A) else i
+
+
+@inner_kernel
+def _time(data: Bytes, i: int, seconds_alone: Any) -> int:
+    """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, or of ``ss.ff]``; ``NO_CLOCK`` if invalid."""
+    total, parts = 0, 0
+    while parts < 3:
         value, j = _digits(data, i)
-        if j == i or j >= data.size:
+        if j == i:
             return NO_CLOCK
-        total = min(total * 60 + value, 10**15)
-        if part < 2 and data[j] != ord(":"):
-            return NO_CLOCK
-        i = j + 1 if part < 2 else j
-    hundredths = 0
-    if data[i] == ord("."):
-        hundredths, i = _fraction(data, i + 1)
-    if i >= data.size or data[i] != ord("]"):
+        total, i = min(total * 60 + value, 10**15), j
+        parts += 1
+        if parts == 3 or j == data.size or data[j] != ord(":"):
+            break
+        i = j + 1
+    hundredths, i = _fraction(data, i)
+    if not (parts == 3 or (parts == 1 and seconds_alone)) or i == data.size or data[i] != ord("]"):
         return NO_CLOCK
     return min(total * 100 + hundredths, LARGEST_CLOCK)
 
 
 @inner_kernel
-def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
-    """Centipawns and moves to mate of the ``-1.25]`` or ``#-3]`` at ``i``, with or without a depth."""
-    nothing = (NO_EVALUATION, NO_MATE)
+def _evaluation(data: Bytes, i: int) -> tuple[int, int, bool]:
+    """Centipawns and moves to mate of the ``-1.25]`` or ``#-3]`` at ``i``, with or without a depth; whether valid."""
+    nothing = (NO_EVALUATION, NO_MATE, False)
     is_mate = i < data.size and data[i] == ord("#")
     i += is_mate
-    sign = 1
-    if i < data.size and (data[i] == ord("-") or data[i] == ord("+")):
-        sign = -1 if data[i] == ord("-") else 1
-        i += 1
+    sign = -1 if i < data.size and data[i] == ord("-") else 1
+    i += i < data.size and (data[i] == ord("-") or data[i] == ord("+"))
     value, j = _digits(data, i)
-    whole = j - i
-    hundredths, decimals = 0, 0
-    if not is_mate:
-        if whole > MOST_DIGITS:
-            return nothing
-        if j < data.size and data[j] == ord("."):
-            hundredths, k = _fraction(data, j + 1)
-            decimals = k - j - 1
-            j = k
-    if whole + decimals == 0 or decimals > 2:
+    hundredths, end = _fraction(data, j)
+    figures = end - i - (end > j)
+    if figures == 0 or (is_mate and end > j) or (not is_mate and (j - i > _MOST_DIGITS or end - j > 3)):
         return nothing
-    if j < data.size and data[j] == ord(","):
-        _, k = _digits(data, j + 1)
-        if k == j + 1:
+    if end < data.size and data[end] == ord(","):
+        _, depth_end = _digits(data, end + 1)
+        if depth_end == end + 1:
             return nothing
-        j = k
-    if j >= data.size or data[j] != ord("]"):
+        end = depth_end
+    if end == data.size or data[end] != ord("]"):
         return nothing
     if is_mate:
-        return NO_EVALUATION, sign * min(value, LARGEST_MATE)
-    return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE
+        return NO_EVALUATION, sign * min(value, LARGEST_MATE), True
+    return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE, True
 
 
-@inner_kernel
-def _after_space(data: Bytes, i: int) -> int:
-    """The index after the white space at ``i``, one blank or a line break with the blanks around it; else ``i``."""
-    j, breaks = i, False
-    while j < data.size and (KIND[data[j]] == BLANK or KIND[data[j]] == LINE_END):
-        breaks = breaks or KIND[data[j]] == LINE_END
-        j += 1
-    return j if breaks or (j == i + 1 and data[i] not in NO_SPACES) else i
+_SCORE = r"(?P<{0}>[+-]?(?:M\d+|\d+(?:\.\d*)?))"
+_OF_ENGINE = re.compile(
+    rf"\A\s*{_SCORE.format('mover')}/\d+,?\s+(?P<seconds>-?\d+(?:\.\d*)?)s"
+    rf"|(?:\A|,)\s*(?:mt=(?P<spent>\d+)|tl=(?P<left>\d+)|wv={_SCORE.format('white')})",
+    re.ASCII,
+)
+_LIKE_AN_ENGINE = re.compile(r"\A\s*[+-]?M?\d+(?:\.\d*)?/\d+,?\s+[+-]?\d|(?:\A|,)\s*(?:mt|tl|wv)=", re.ASCII)
+_TRUNCATING = Context(rounding=ROUND_DOWN, traps=[])  # a million digits overflow
 
 
-@inner_kernel
-def read_note(data: Bytes, i: int, notes: Notes, move: int) -> None:
-    """Read the ``[%`` note at ``i`` as one of a move, unless already set."""
-    i += 2
-    name_length = 0
-    while i + name_length < data.size and ord("a") <= data[i + name_length] <= ord("z"):
-        name_length += 1
-    value = _after_space(data, i + name_length)
-    if value == i + name_length:
-        return
-    if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
-        if notes.clock[move] == NO_CLOCK:
-            notes.clock[move] = _clock(data, value)
-    elif name_length == 3 and data[i] == ord("e") and data[i + 1] == ord("m") and data[i + 2] == ord("t"):
-        if notes.spent[move] == NO_CLOCK:
-            notes.spent[move] = _clock(data, value)
-    elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v"):
-        is_first = not _is_evaluated(notes, move)
-        if is_first and data[i + 2] == ord("a") and data[i + 3] == ord("l"):
-            notes.evaluation[move], notes.mate[move] = _evaluation(data, value)
-
-
-@inner_kernel
-def _score(data: Bytes, i: int) -> tuple[int, int, int]:
-    """Centipawns and moves to mate of the ``-1.25`` or ``-M8`` at ``i``, and the index after it; ``i`` if invalid."""
-    j, sign = i, 1
-    if j < data.size and (data[j] == ord("-") or data[j] == ord("+")):
-        sign = -1 if data[j] == ord("-") else 1
-        j += 1
-    is_mate = j < data.size and data[j] == ord("M")
-    j += is_mate
-    value, k = _digits(data, j)
-    if k == j:
-        return NO_EVALUATION, NO_MATE, i
-    if is_mate:
-        return NO_EVALUATION, sign * min((value + 1) // 2, LARGEST_MATE), k
-    hundredths = 0
-    if k < data.size and data[k] == ord("."):
-        hundredths, k = _fraction(data, k + 1)
-    return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE, k
-
-
-@inner_kernel
-def _spaces_end(data: Bytes, i: int) -> int:
-    """Index after the white space at ``i``."""
-    while i < data.size and (KIND[data[i]] == BLANK or KIND[data[i]] == LINE_END):
-        i += 1
-    return i
-
-
-@inner_kernel
-def _engine_time(data: Bytes, i: int) -> int:
-    """Centiseconds of the ``12 0.29s`` or ``12, 0.29s`` (depth and time) at ``i``; ``NO_CLOCK`` if invalid."""
-    _, depth_end = _digits(data, i)
-    j = depth_end + (depth_end < data.size and data[depth_end] == ord(","))
-    k = _spaces_end(data, j)
-    seconds, end = _digits(data, k)
-    if depth_end == i or k == j or end == k or end >= data.size:
-        return NO_CLOCK
-    hundredths = 0
-    if data[end] == ord("."):
-        hundredths, end = _fraction(data, end + 1)
-    return min(seconds * 100 + hundredths, LARGEST_CLOCK) if end < data.size and data[end] == ord("s") else NO_CLOCK
-
-
-@inner_kernel
-def read_engine_comment(data: Bytes, i: int, mover_sign: int, notes: Notes, move: int) -> None:
-    """Read the notes of a move in the comment after the brace at ``i``, unless already set or in brackets.
+def engine_note(comment: str, mover_sign: int) -> tuple[dict[str, int], int]:
+    """Notes by their column in a comment of an engine match, and how many look like one and cannot be read.
 
     ``mover_sign`` is 1 if White made the move, -1 if Black did.
     """
-    stop = i + 1
-    while stop < data.size and data[stop] != ord("}"):
-        if data[stop] == ord("["):
-            return
-        stop += 1
-    if stop == data.size:
-        return
-    i = _spaces_end(data, i + 1)
-    centipawns, moves, j = _score(data, i)
-    time = _engine_time(data, j + 1) if j > i and data[j] == ord("/") else NO_CLOCK
-    if time != NO_CLOCK:
-        if notes.spent[move] == NO_CLOCK:
-            notes.spent[move] = time
-        if not _is_evaluated(notes, move):
-            notes.evaluation[move] = NO_EVALUATION if centipawns == NO_EVALUATION else mover_sign * centipawns
-            notes.mate[move] = mover_sign * moves
-            notes.searched[move] = True
-        return
-    while i + 3 < stop:
-        if data[i + 2] == ord("="):
-            first, second = data[i], data[i + 1]
-            number, end = _digits(data, i + 3)
-            if first == ord("m") and second == ord("t") and end > i + 3 and notes.spent[move] == NO_CLOCK:
-                notes.spent[move] = min(number // 10, LARGEST_CLOCK)
-            elif first == ord("t") and second == ord("l") and end > i + 3 and notes.clock[move] == NO_CLOCK:
-                notes.clock[move] = min(number // 10, LARGEST_CLOCK)
-            elif first == ord("w") and second == ord("v") and not _is_evaluated(notes, move):
-                notes.evaluation[move], notes.mate[move], _ = _score(data, i + 3)
-                notes.searched[move] = True
-        while i < stop and data[i] != ord(","):
-            i += 1
-        i = _spaces_end(data, i + 1)
+    noted: dict[str, int] = {}
+    count = 0
+    for match in _OF_ENGINE.finditer(comment):
+        count += 1
+        if (score := match["mover"] or match["white"]) is not None:
+            noted = _score(score, mover_sign if match["mover"] else 1) | noted
+        if match["seconds"] is not None:
+            if match["seconds"].startswith("-"):
+                count -= 1
+            else:
+                noted["spent"] = _scaled(match["seconds"], 100, LARGEST_CLOCK)
+            break
+        for column in ("spent", "left"):
+            if match[column] is not None:
+                noted.setdefault("clock" if column == "left" else column, _scaled(match[column], 0.1, LARGEST_CLOCK))
+    return noted, len(_LIKE_AN_ENGINE.findall(comment)) - count
+
+
+def _score(score: str, sign: int) -> dict[str, int]:
+    sign = -sign if score.startswith("-") else sign
+    number = score.lstrip("+-")
+    if number.startswith("M"):
+        return {"evaluation": NO_EVALUATION, "mate": sign * ((_scaled(number[1:], 1, 2 * LARGEST_MATE) + 1) // 2)}
+    return {"evaluation": sign * _scaled(number, 100, LARGEST_EVALUATION), "mate": NO_MATE}
+
+
+def _scaled(number: str, factor: float, most: int) -> int:
+    """A number of any length without sign times a factor, at most ``most``; further digits are cut off."""
+    with localcontext(_TRUNCATING):
+        return int(min(Decimal(number) * Decimal(str(factor)), Decimal(most)))
