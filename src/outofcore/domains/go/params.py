@@ -91,9 +91,6 @@ class GoTrainSection(BoardTrainSection):
     first_moves: int | None = Field(
         50, ge=2, le=MOST, description="style: moves of a game that are looked at, from its first; null: all"
     )
-    contrast: Literal["ge2e", "supcon"] = Field(
-        "ge2e", description="style: generalised end-to-end loss, or supervised contrastive loss"
-    )
 
 
 class GoSection(DomainSection):

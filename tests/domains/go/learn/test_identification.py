@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from outofcore.domains.go.learn.identification import choose_panel, identify, opening_maps, slots_of
 from outofcore.domains.go.learn.players import PlayedGames, find_players, read_games
-from outofcore.domains.go.learn.style import TEMPERATURE, ge2e, supcon
+from outofcore.domains.go.learn.style import ge2e
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.store.reader import Store
 
@@ -103,25 +103,12 @@ def slow_ge2e(games: torch.Tensor, player: list[int]) -> float:
     return total
 
 
-def slow_supcon(games: torch.Tensor, player: list[int]) -> float:
-    total = 0.0
-    for row, owner in enumerate(player):
-        others = [at for at in range(len(player)) if at != row]
-        logs = (torch.stack([games[row] @ games[at] for at in others]) / TEMPERATURE).log_softmax(0)
-        positive = [float(logs[place]) for place, at in enumerate(others) if player[at] == owner]
-        total -= sum(positive) / len(positive) if positive else 0.0
-    return total
-
-
 @pytest.mark.parametrize("player", [[3, 3, 5, 5, 5], [1, 0, 1, 0, 2, 2, 2], [7, 7]])
-def test_losses_are_those_of_the_papers(player: list[int]) -> None:
+def test_the_loss_is_that_of_the_paper(player: list[int]) -> None:
     games = functional.normalize(torch.randn(len(player), 8, generator=torch.Generator().manual_seed(1)), dim=1)
     owners = torch.tensor(player)
     loss, count = ge2e(games, owners, torch.tensor(4.0), torch.tensor(-1.0))
     assert float(loss) == pytest.approx(slow_ge2e(games, player), rel=1e-5)
-    assert int(count) == len(player)
-    loss, count = supcon(games, owners)
-    assert float(loss) == pytest.approx(slow_supcon(games, player), rel=1e-5)
     assert int(count) == len(player)
 
 
@@ -129,5 +116,3 @@ def test_single_games_do_not_count() -> None:
     games = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1)), dim=1)
     owners = torch.tensor([0, 1, 1, 2, 2])
     assert int(ge2e(games, owners, torch.tensor(4.0), torch.tensor(0.0))[1]) == 4
-    assert int(supcon(games, owners)[1]) == 4
-    assert float(supcon(games[:1], owners[:1])[0]) == 0.0

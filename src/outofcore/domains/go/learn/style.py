@@ -25,8 +25,6 @@ NEAR = 5
 """Radius of the neighbourhood of a move, in lines."""
 PHASES = (0, 8, 16, 30, 60, 100, 160)
 """First move of each phase of a game."""
-TEMPERATURE = 0.1
-"""Divisor of the cosines in the supervised contrastive loss."""
 
 
 class StyleNetwork(nn.Module):
@@ -138,9 +136,7 @@ class StyleTask(Task):
         # The mean of all players carries no information; left in, it collapses the vectors before they differ.
         vectors = functional.normalize(means - means.mean(0), dim=1)
         owner = torch.zeros(number, dtype=torch.int64, device=group.device).index_put((group,), player[counted])
-        if self.section.contrast == "ge2e":
-            return ge2e(vectors, owner, self.log_scale.exp(), self.shift)
-        return supcon(vectors, owner)
+        return ge2e(vectors, owner, self.log_scale.exp(), self.shift)
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Summed embeddings of each panel slot, (slots, dimensions), and their number, (slots,)."""
@@ -222,15 +218,3 @@ def ge2e(games: Tensor, player: Tensor, scale: Tensor, shift: Tensor) -> tuple[T
     counted = count[group] > 1
     logits = scale * likeness + shift
     return functional.cross_entropy(logits[counted], group[counted], reduction="sum"), counted.sum()
-
-
-def supcon(games: Tensor, player: Tensor) -> tuple[Tensor, Tensor]:
-    """Supervised contrastive loss (Khosla et al. 2020, the sum outside the logarithm); see :func:`ge2e`."""
-    self_ = torch.eye(len(games), dtype=torch.bool, device=games.device)
-    likeness = (games @ games.T / TEMPERATURE).masked_fill(self_, torch.finfo(games.dtype).min)
-    logs = functional.log_softmax(likeness, dim=1)
-    positive = (player[:, None] == player[None]) & ~self_
-    number = positive.sum(1)
-    counted = number > 0
-    means = logs.masked_fill(~positive, 0.0).sum(1)[counted] / number[counted]
-    return -means.sum(), counted.sum()
