@@ -15,7 +15,7 @@ import numpy as np
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.domains.chess.squares import as_words, bitboards
+from outofcore.domains.chess.squares import bitboards
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import RawFile, find_files
@@ -139,4 +139,4 @@ def write_bitboards(folder: Path) -> None:
     squares = np.load(folder / "squares.npy", mmap_mode="r")
     out = np.lib.format.open_memmap(folder / "boards.npy", "w+", np.uint64, (len(squares), 12))
     for start in range(0, len(squares), SLAB):
-        out[start : start + SLAB] = bitboards(as_words(squares[start : start + SLAB]))
+        out[start : start + SLAB] = bitboards(squares[start : start + SLAB])

@@ -15,7 +15,7 @@ def test_bitboards_are_those_of_python_chess():
         [int(board.pieces(piece, color)) for color in (chess.WHITE, chess.BLACK) for piece in chess.PIECE_TYPES]
         for board in BOARDS
     ]
-    assert np.array_equal(bitboards(as_words(SQUARES)), np.array(expected, np.uint64))
+    assert np.array_equal(bitboards(SQUARES), np.array(expected, np.uint64))
 
 
 def test_the_formula_of_the_documents_gives_the_board_by_rank_and_file():

@@ -31,7 +31,7 @@ from outofcore.domains.chess.schema import (
     column_of,
     empty_rows,
 )
-from outofcore.domains.chess.squares import as_words, bitboards
+from outofcore.domains.chess.squares import bitboards
 from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -309,7 +309,7 @@ def _keys(rows: Fields, plies: Ints) -> Bytes:
     """Hash of start position and moves of each game, (n, 16) uint8."""
     ends = np.cumsum(plies)
     firsts = ends - plies
-    boards = bitboards(as_words(rows["squares"][firsts]))
+    boards = bitboards(rows["squares"][firsts])
     return keys_of(
         [
             (boards, _spans(np.arange(len(plies)), 96)),

@@ -1,4 +1,4 @@
-"""Stored boards, two squares per byte, as ranks of bytes, bitboards or single squares, for compiled code.
+"""Stored boards, two squares per byte, as ranks of bytes, single squares or bitboards.
 
 A board is four words: byte ``file`` of word ``pair`` holds the piece on that file of rank ``2 * pair`` in its lower
 four bits, and the piece one rank further up in its upper four. Pieces are 1 to 6, pawn to king, plus 8 if Black's.
@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.bitboards import upside_down
-from outofcore.system.compilation import inner_kernel, kernel, njit
+from outofcore.domains.chess.schema import CODES
+from outofcore.system.compilation import inner_kernel, kernel
 
-KING, ROOK, BLACK = 6, 4, 8
-_ONES = np.uint64(0x0101_0101_0101_0101)
+PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = 1, 2, 3, 4, 5, 6
+BLACK = 8
 _LOW_BITS = np.uint64(0x0F0F_0F0F_0F0F_0F0F)
-# Its product with eight bytes of 0 or 1 has them as the bits of its highest byte.
-_GATHER = np.uint64(0x0102_0408_1020_4080)
-_HIGHEST_BYTE = np.uint64(56)
 
 
 def as_words(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
@@ -32,38 +29,23 @@ def unpack_ranks(squares: Any, turned: Any, mirrored: Any, ranks: Any) -> None:
     """Fill ``ranks`` (8,), a byte per square, from rank 1 or, ``turned``, rank 8; from file a or, ``mirrored``, h."""
     for rank in range(8):
         word = squares[rank >> 1] >> np.uint64((rank & 1) << 2) & _LOW_BITS
-        ranks[7 - rank if turned else rank] = upside_down(word) if mirrored else word
+        ranks[7 - rank if turned else rank] = _reversed(word) if mirrored else word
 
 
 @inner_kernel
-def to_bitboards(ranks: Any, boards: Any) -> None:
-    """Fill ``boards`` (12,): pawns, knights, bishops, rooks, queens and king of White, then of Black."""
-    one, two, four, black = _with_bit(ranks, 0), _with_bit(ranks, 1), _with_bit(ranks, 2), _with_bit(ranks, 3)
-    boards[0], boards[1], boards[2] = one & ~two & ~four, two & ~one & ~four, one & two
-    boards[3], boards[4], boards[5] = four & ~one & ~two, four & one, four & two
-    for piece in range(6):
-        boards[piece + 6] = boards[piece] & black
-        boards[piece] &= ~black
+def _reversed(word: Any) -> Any:
+    """The bytes of a word the other way round."""
+    result = np.uint64(0)
+    for byte in range(8):
+        result |= (word >> np.uint64(8 * byte) & np.uint64(255)) << np.uint64(56 - 8 * byte)
+    return result
 
 
-@njit(nogil=True, cache=True)
-def bitboards(squares: Any) -> Any:
-    """Boards (n, 4) as bitboards (n, 12); see :func:`to_bitboards`."""
-    ranks, boards = np.empty(8, np.uint64), np.empty((len(squares), 12), np.uint64)
-    for n in range(len(squares)):
-        unpack_ranks(squares[n], False, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
-        to_bitboards(ranks, boards[n])
-    return boards
-
-
-@inner_kernel
-def _with_bit(ranks: Any, number: Any) -> Any:
-    """Squares whose piece has a bit set."""
-    found = np.uint64(0)
-    for rank in range(8):
-        bits = ranks[rank] >> np.uint64(number) & _ONES
-        found |= (bits * _GATHER >> _HIGHEST_BYTE) << np.uint64(8 * rank)
-    return found
+def bitboards(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Stored ``squares`` (n, 4, 8) as sets of squares, (n, 12): pawns to king of White, then of Black; a1 is bit 0."""
+    pieces = np.stack([squares & 15, squares >> 4], axis=2).reshape(len(squares), 1, 64)
+    sets = pieces == np.array(list(CODES.values()), np.uint8)[:, None]
+    return np.packbits(sets, axis=2, bitorder="little").view(np.uint64)[..., 0]
 
 
 @kernel

@@ -60,7 +60,7 @@ def draw_history(squares: Any, states: Any, plies: Any, shown: Any, mover: Any, 
     """
     ranks = np.empty(8, np.uint64)
     board = ranks.view(np.uint8)
-    scratch = np.empty(8, np.uint64), np.empty(12, np.uint64), np.empty(MOST_MOVES, np.uint16)
+    scratch = np.empty(64, np.uint8), np.empty(MOST_MOVES, np.uint16)
     last = squares.shape[1] - 1
     for n in range(len(squares)):
         state = states[n, last]
