@@ -45,6 +45,8 @@ class UnitConverter:
         except (OutOfCoreError, MemoryError):
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of the system, whatever the record
+                raise
             why = f"the reader raised {type(error).__name__}: {' '.join(str(error).split())[:500]}"
             parts = self.divided(unit) if self.divided else None
             if parts is None:

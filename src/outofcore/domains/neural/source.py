@@ -19,7 +19,6 @@ import numpy as np
 
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.schema import row_bytes, session_schema
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.streams import Streams, open_streams
@@ -59,12 +58,8 @@ def units_of(session: Session, survey: SessionSurvey | Reject, section: NeuralSe
     if isinstance(survey, Reject):
         yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
-    try:
-        with open_streams(session, section.source, survey.labels) as streams:
-            yield from _cut(session, section, streams, survey)
-    except SessionError as error:
-        reject = Reject(reason=error.reason, offset=0, detail=str(error))
-        yield _unit(session, {"rejects": (reject,)}, session.bytes)
+    with open_streams(session, section.source, survey.labels) as streams:
+        yield from _cut(session, section, streams, survey)
 
 
 def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:

@@ -16,7 +16,7 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
 from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
-from outofcore.domains.neural.recordings.arrays import SessionError, readable
+from outofcore.domains.neural.recordings.arrays import SessionError, raise_if_of_system, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
@@ -315,7 +315,9 @@ def survey_sessions(files: Sequence[RawFile], section: NeuralSection) -> Session
 
 
 def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
-    sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source)]
+    sessions = [
+        (session, _surveyed(session, files, section.source)) for session in find_sessions(files, section.source)
+    ]
     known = {session.file: found for session, found in sessions if isinstance(found, SessionSurvey)}
     trials, notes = divide(known, section.splits)
     if section.splits.by != "content":
@@ -355,7 +357,19 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
     return notes
 
 
-def _surveyed(session: Session, source: SourceSection) -> SessionSurvey | Reject:
+def _surveyed(session: Session, files: Sequence[RawFile], source: SourceSection) -> SessionSurvey | Reject:
+    found = _examined(session, source)
+    if isinstance(found, SessionSurvey) or session.kind == "none":
+        return found
+    # Libraries may take a read that fails for an end or for nothing there: damage is what is there twice, in files that
+    # can be read to their ends.
+    if found.reason == "unreadable_file":
+        for number in (session.source, *session.others):
+            files[number].digest()
+    return _examined(session, source)
+
+
+def _examined(session: Session, source: SourceSection) -> SessionSurvey | Reject:
     try:
         with open_streams(session, source) as streams:
             found = replace(survey(streams, source), unread=streams.unread)
@@ -367,4 +381,5 @@ def _surveyed(session: Session, source: SourceSection) -> SessionSurvey | Reject
     except SessionError as error:
         return Reject(reason=error.reason, offset=0, detail=str(error))
     except OSError as error:
+        raise_if_of_system(error)
         return Reject(reason="unreadable_file", offset=0, detail=str(error))

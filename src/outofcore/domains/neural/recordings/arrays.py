@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
+import os
 import re
 import zlib
 from collections import Counter
@@ -40,6 +42,9 @@ SLICE_DAMAGE = (OSError, RuntimeError, ValueError, EOFError, zlib.error)
 """Raised by libraries that read slices of a damaged file; differs by codec."""
 
 
+OF_CONTENT = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EOVERFLOW)
+"""Errors of the system that content causes: a place before the beginning of a file, a folder where a file must be."""
+
 DAMAGED = (
     "damaged there, or a chunk was never written (Zarr leaves out what holds its fill value alone, "
     "unless it is written with write_empty_chunks)"
@@ -54,12 +59,25 @@ class SessionError(RawInputError):
         self.reason = reason
 
 
+def raise_if_of_system(error: BaseException) -> None:
+    """Raise the OSError of the system behind what a library raised: it is no damage of the file, and ends the work.
+
+    HDF5 keeps the number of the error in its text alone.
+    """
+    if isinstance(error, OSError) and error.errno not in (None, *OF_CONTENT):
+        raise error
+    found = re.search(r"name = '([^']*)'.*\berrno = (\d+)", str(error))
+    if found and int(found[2]) not in (0, *OF_CONTENT):
+        raise OSError(int(found[2]), os.strerror(int(found[2])), found[1]) from error
+
+
 @contextmanager
 def refusing(what: str, *damage: type[Exception]) -> Iterator[None]:
     """Convert errors that a library raises for a damaged file to a SessionError that begins with ``what``."""
     try:
         yield
     except damage as error:
+        raise_if_of_system(error)
         message = f"{what}: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
 
@@ -87,6 +105,7 @@ def sliced(
         try:
             entries = native(np.asarray(values[(*(slice(None),) * place, slice(start, stop))]))
         except damage as error:
+            raise_if_of_system(error)
             message = f"{name}, entries {start} to {stop}: {clean(error)}"
             raise OSError(message) from error
         return np.moveaxis(entries.T if turned else entries, axis, 0)
@@ -200,7 +219,8 @@ def readable(array: RecordedArray, start: int, stop: int) -> tuple[npt.NDArray[A
         return np.empty((0, *array.shape[1:]), array.dtype), np.empty(0, bool)
     try:
         return array.read(start, stop), np.ones(stop - start, bool)
-    except OSError:
+    except OSError as error:
+        raise_if_of_system(error)
         if stop - start == 1:
             return np.zeros((1, *array.shape[1:]), array.dtype), np.zeros(1, bool)
         middle = (start + stop) // 2

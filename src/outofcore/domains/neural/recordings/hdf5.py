@@ -20,6 +20,7 @@ from outofcore.domains.neural.recordings.arrays import (
     SessionError,
     chunk_grid,
     guard_size,
+    raise_if_of_system,
     refusing,
     sliced,
     unwritten,
@@ -50,8 +51,10 @@ class Hdf5Recording(Recording):
             if self.listed(name, item):
                 found.append(name)
 
-        with suppress(*DAMAGE, KeyError):  # in a damaged file, whatever is readable
+        try:
             self.file.visititems(visit)
+        except (*DAMAGE, KeyError) as error:  # in a damaged file, whatever is readable
+            raise_if_of_system(error)
         return found
 
     def listed(self, name: str, item: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, sliced
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, raise_if_of_system, sliced
 from outofcore.domains.neural.recordings.recording import Recording
 
 
@@ -94,7 +94,6 @@ def _damage_named(what: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:  # of any type: scipy trusts what a file says of itself
-        if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the file's content
-            raise
+        raise_if_of_system(error)
         message = f"{what}: not a readable MATLAB file: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error

@@ -1,0 +1,92 @@
+"""A read or an open that fails is a failure of the system, in every format: it never makes another store."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.domains.neural.rig import save_session
+
+PLACES = 20
+"""Reads and opens of a conversion that fail, one at a time."""
+
+CONVERT = """
+import ctypes, json, shutil, sys, warnings
+import outofcore
+from outofcore.domains.neural import survey
+
+raw, out, source, number, places = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), *map(int, sys.argv[4:])
+system = ctypes.CDLL(None)
+system.arm.argtypes = ctypes.c_char_p, ctypes.c_long, ctypes.c_int
+system.count.restype = ctypes.c_long
+warnings.simplefilter("ignore")
+
+def outcome(failing):
+    for path in (out, out + ".work"):
+        shutil.rmtree(path, ignore_errors=True)
+    survey._last = None
+    system.arm(raw.encode(), failing, number)
+    try:
+        outofcore.convert("neural", raw, out, source=source)
+    except (outofcore.OutOfCoreError, OSError) as error:
+        return type(error).__name__
+    return outofcore.open_store(out).digest
+
+outcome(0)
+whole = outcome(2**40)
+count = system.count()
+failing = sorted({1 + place * (count - 1) // (places - 1) for place in range(places)})
+print(json.dumps([whole, count, [outcome(each) for each in failing]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs a C compiler on Linux")
+    path = tmp_path_factory.mktemp("library") / "failing_read.so"
+    source = Path(__file__).with_name("failing_read.c")
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", path, source], check=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("h5", errno.EIO),
+        ("compressed", errno.EIO),
+        *(pytest.param(kind, errno.EIO, marks=pytest.mark.long) for kind in ("npz", "mat", "npy", "zarr", "text")),
+        *(pytest.param(kind, errno.EMFILE, marks=pytest.mark.long) for kind in ("h5", "compressed")),
+    ],
+)
+def test_a_read_that_fails_makes_no_other_store(tmp_path, frames, library, kind, number):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    arrays = {"stim": frames["stim"], "robs": frames["robs"], "trial": frames["trial"], "times": np.arange(600) / 60}
+    names = {"stimulus": "stim", "responses": "robs", "frame_times": "times", "sample_times": "times"}
+    if kind == "text":
+        np.save(raw / "stim.npy", arrays["stim"])
+        np.savetxt(raw / "robs.txt", arrays["robs"])
+        names |= {"responses": "robs.txt", "frame_times": None, "sample_times": None}
+    else:
+        save_session(kind, raw, arrays)
+    source = {"names": names, "bin_width": None if kind == "text" else 1 / 30, "trial_bins": 50}
+    command = [sys.executable, "-c", CONVERT, str(raw), str(tmp_path / "a.zarr"), json.dumps(source), str(number)]
+    environment = os.environ | {"LD_PRELOAD": str(library)}
+    done = subprocess.run([*command, str(PLACES)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    whole, count, outcomes = json.loads(done.stdout.splitlines()[-1])
+    assert len(whole) == 64
+    assert count > 3
+    assert not {*outcomes} - {whole, "OSError", "RawInputError", "SessionError"}, Counter(outcomes)
+    assert "OSError" in outcomes
