@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess import engine, oracle
-from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, unrated_passed
+from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
@@ -83,8 +83,7 @@ class _Conversion:
         filters = self.section.filters
         verdicts = judge(self.games, self.facts, filters)
         for game in np.flatnonzero(verdicts != KEPT).tolist():
-            reason = REASONS[verdicts[game]]
-            self._reject(game, reason, describe(self.games, self.facts, filters, game, reason))
+            self._reject(game, *reject_of(self.games, self.facts, filters, game, verdicts[game]))
         accepted, plies, rows = self._play(np.flatnonzero(verdicts == KEPT))
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
@@ -235,7 +234,8 @@ class _Conversion:
         failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
         if filters.elo_of == "both":
             failing[:] = False
-        chosen, counts = choose_rows(plies, rows["state"][:, 0], rows["clock"], ~failing, filters)
+        passing = ~failing[np.repeat(np.arange(len(plies)), plies), rows["state"][:, 0]]
+        chosen, counts = choose_rows(rows, passing, filters)
         if chosen.all():
             return accepted, plies, keys, plies, counts
         for name in rows:

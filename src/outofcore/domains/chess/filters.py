@@ -1,10 +1,13 @@
-"""Which games and positions are kept, and why the others are not."""
+"""Which games and positions are kept, and why the others are not: two tables.
+
+A further filter is a row here, and its setting in ``params.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,106 +18,26 @@ from outofcore.domains.chess.pgn.facts import Facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import CONFLICT, FAULTS, NO_RESULT, UNKNOWN_RESULT, Bytes, Games
 from outofcore.domains.chess.schema import LARGEST_PLY, VARIANT_NAMES
 
-REASONS = (
-    "kept",
-    "not_pgn",
-    "not_one_game",
-    "too_long",
-    "variant",
-    "invalid_position",
-    "no_moves",
-    "unterminated",
-    "result_conflict",
-    "no_result",
-    "too_short",
-    "elo_unknown",
-    "elo_too_low",
-    "elo_too_high",
-    "not_rated",
-    "time_class",
-    "termination",
-    "bot",
-    "tag",
-)
-"""Reasons to reject a game by its text alone; the first that applies counts."""
-KEPT = 0
-
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+KEPT = 0
 
 
-def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
-    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted."""
-    verdicts = np.zeros(len(games.results), np.uint8)
+class GameFilter(NamedTuple):
+    """A reason to reject a game by its text."""
 
-    def reject(reason: str, where: Bools) -> None:
-        verdicts[where & (verdicts == KEPT)] = REASONS.index(reason)
-
-    accepted_variants = [code for code, name in VARIANT_NAMES.items() if name in filters.variants]
-    reject("not_pgn", (games.tags[:, :, 0] < 0).all(axis=1) & (games.results == NO_RESULT))
-    reject("not_one_game", games.faults > 0)
-    reject("too_long", games.plies > LARGEST_PLY)
-    reject("variant", ~np.isin(facts.variant, accepted_variants))
-    reject("invalid_position", _lacks_its_position(games))
-    reject("no_moves", games.plies == 0)
-    cut = games.results == NO_RESULT
-    reject("unterminated", cut if filters.unterminated == "reject" else cut & (facts.outcome == NO_RESULT))
-    reject("result_conflict", facts.outcome == CONFLICT)
-    if filters.unfinished == "drop":
-        reject("no_result", facts.outcome == UNKNOWN_RESULT)
-    reject("too_short", games.plies < filters.min_plies)
-    unknown, low, high = elo_failures(facts, filters)
-    every = np.any if filters.elo_of == "both" else np.all
-    failed = every(unknown | low | high, axis=1)
-    reject("elo_unknown", failed & unknown.any(axis=1))
-    reject("elo_too_low", failed & low.any(axis=1))
-    reject("elo_too_high", failed)
-    _judge_texts(games, filters, reject)
-    return verdicts
+    reason: str
+    rejects: Callable[[Games, Facts, FilterSection], Any]  # (n,) bool
+    describe: Callable[[Games, Facts, FilterSection, int], str] = lambda *_: ""  # of a game, why
+    is_set: Callable[[FilterSection], bool] = lambda _: True  # else ``rejects`` is not called
 
 
-def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bools]:
-    """Which players, (n, 2) each, have no Elo, one too low, one too high."""
-    known = facts.elo > 0
-    low = known & (facts.elo < (filters.min_elo or 0))
-    high = known & (facts.elo > filters.max_elo) if filters.max_elo is not None else np.zeros_like(known)
-    unknown = ~known if _bounded(filters) and filters.unknown_elo == "drop" else np.zeros_like(known)
-    return unknown, low, high
+class PositionFilter(NamedTuple):
+    """A reason not to store some positions of a game."""
 
-
-def unrated_passed(facts: Facts, filters: FilterSection) -> Bools:
-    """Which games, (n,), have a player without Elo, although bounds are set."""
-    kept = _bounded(filters) and filters.unknown_elo == "keep"
-    through: Bools = (facts.elo == 0).any(axis=1) & kept
-    return through
-
-
-def _bounded(filters: FilterSection) -> bool:
-    return filters.min_elo is not None or filters.max_elo is not None
-
-
-def describe(games: Games, facts: Facts, filters: FilterSection, game: int, reason: str) -> str:
-    """Why a game was rejected, in words."""
-    if reason.startswith("elo"):
-        white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
-        return f"White {white}, Black {black}"
-    if reason in ("too_short", "too_long"):
-        return f"{games.plies[game]} plies"
-    if reason == "not_pgn":
-        return "neither a tag that is known nor 1-0, 0-1, 1/2-1/2 or *"
-    if reason == "not_one_game":
-        return FAULTS[games.faults[game]]
-    if reason == "invalid_position":
-        return "SetUp 1 without FEN: from which position is not known"
-    if reason == "unterminated":
-        return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
-    if reason == "result_conflict":
-        return f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves"
-    if reason == "tag":
-        values = {tag: text_of(games, game, tag) for tag in filters.tags}
-        return next(f"{tag} {text!r}" for tag, text in values.items() if not _matches(text, filters.tags[tag]))
-    causes = {"variant": "Variant", "time_class": "TimeControl", "termination": "Termination", "not_rated": "Event"}
-    return (games.tag(game, causes[reason]) or "no tag") if reason in causes else ""
+    counted_as: str  # in the figures of a conversion
+    keeps: Callable[[Mapping[str, Any], Bools, FilterSection], Any]  # (m,) bool, by the rows and whose mover passes
+    is_set: Callable[[FilterSection], bool] = lambda _: True
 
 
 def _lacks_its_position(games: Games) -> Bools:
@@ -125,27 +48,62 @@ def _lacks_its_position(games: Games) -> Bools:
     return lacks
 
 
-def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
-    """Filters on free text, evaluated only if set."""
-    defaults = FilterSection()
-    if filters.rated_only:
-        changed = games.spans("WhiteRatingDiff")[:, 0] >= 0
-        events = text_column(games, "Event")
-        rated = [is_rated(event, has_rating_change=bool(has)) for event, has in zip(events, changed, strict=True)]
-        reject("not_rated", ~np.array(rated, bool))
-    if set(filters.time_classes) != set(defaults.time_classes):
-        controls = text_column(games, "TimeControl")
-        reject("time_class", np.array([time_class(text) not in filters.time_classes for text in controls], bool))
-    if set(filters.terminations) != set(defaults.terminations):
-        endings = text_column(games, "Termination")
-        reject("termination", np.array([termination_class(text) not in filters.terminations for text in endings], bool))
-    if filters.bots == "drop":
-        titles = (text_column(games, "WhiteTitle"), text_column(games, "BlackTitle"))
-        reject("bot", (titles[0] == "BOT") | (titles[1] == "BOT"))
-    for tag, patterns in filters.tags.items():
-        texts = text_column(games, tag)
-        wanted = {text: _matches(text, patterns) for text in set(texts.tolist())}
-        reject("tag", np.array([not wanted[text] for text in texts.tolist()], bool))
+def _is_other_variant(facts: Facts, filters: FilterSection) -> Bools:
+    return ~np.isin(facts.variant, [code for code, name in VARIANT_NAMES.items() if name in filters.variants])
+
+
+def _is_unterminated(games: Games, facts: Facts, filters: FilterSection) -> Bools:
+    cut: Bools = games.results == NO_RESULT
+    return cut if filters.unterminated == "reject" else cut & (facts.outcome == NO_RESULT)
+
+
+def _is_bounded(filters: FilterSection) -> bool:
+    return filters.min_elo is not None or filters.max_elo is not None
+
+
+def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bools]:
+    """Which players, (n, 2) each, have no Elo, one too low, one too high."""
+    known = facts.elo > 0
+    low = known & (facts.elo < (filters.min_elo or 0))
+    high = known & (facts.elo > filters.max_elo) if filters.max_elo is not None else np.zeros_like(known)
+    unknown = ~known if _is_bounded(filters) and filters.unknown_elo == "drop" else np.zeros_like(known)
+    return unknown, low, high
+
+
+def _fails_by_elo(facts: Facts, filters: FilterSection, *causes: int) -> Bools:
+    """Which games, (n,), have too few players who pass, and a player who fails by one of the causes."""
+    failures = elo_failures(facts, filters)
+    enough = np.any if filters.elo_of == "both" else np.all
+    failed: Bools = enough(np.any(failures, axis=0), axis=1)
+    caused: Bools = np.any([failures[cause] for cause in causes], axis=(0, 2))
+    return failed & caused
+
+
+def _elos(facts: Facts, game: int) -> str:
+    white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
+    return f"White {white}, Black {black}"
+
+
+def _by_text(games: Games, tag: str, rejects: Callable[..., bool], *arguments: Any) -> Bools:
+    """Which games, (n,), have a text in a tag that is rejected, given the arguments; each text is judged once."""
+    texts = text_column(games, tag).tolist()
+    verdicts = {text: rejects(text, *arguments) for text in set(texts)}
+    return np.array([verdicts[text] for text in texts], bool)
+
+
+def _is_unrated(games: Games) -> Bools:
+    changed = games.spans("WhiteRatingDiff")[:, 0] >= 0
+    return ~changed & _by_text(games, "Event", lambda event: not is_rated(event, has_rating_change=False))
+
+
+def _leaves_out(name: str) -> Callable[[FilterSection], bool]:
+    """Whether a setting that lists classes leaves any out."""
+    every = set(FilterSection.model_fields[name].default)
+    return lambda filters: set(getattr(filters, name)) != every
+
+
+def _shows(tag: str) -> Callable[[Games, Facts, FilterSection, int], str]:
+    return lambda games, _, __, game: games.tag(game, tag) or "no tag"
 
 
 def _matches(text: str, patterns: Sequence[str]) -> bool:
@@ -153,24 +111,161 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(text, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
-def choose_rows(
-    plies: Ints, side_to_move: Bytes, clock: Ints, players_pass: Bools, filters: FilterSection
-) -> tuple[Bools, dict[str, int]]:
-    """Which of m positions of accepted games are stored, (m,) bool, and how many each filter dropped.
+def _matches_no_pattern(games: Games, filters: FilterSection) -> Bools:
+    unmatched = np.zeros(len(games.results), bool)
+    for tag, patterns in filters.tags.items():
+        unmatched |= _by_text(games, tag, lambda text, wanted: not _matches(text, wanted), patterns)
+    return unmatched
 
-    ``plies`` (n,) positions per game, consecutive; ``side_to_move`` (m,) 0 White, 1 Black; ``clock`` (m,) centiseconds
-    left, negative if unknown; ``players_pass`` (n, 2) whether White's and Black's positions are wanted.
+
+def _unmatched_tag(games: Games, filters: FilterSection, game: int) -> str:
+    texts = {tag: text_of(games, game, tag) for tag in filters.tags}
+    return next(f"{tag} {text!r}" for tag, text in texts.items() if not _matches(text, filters.tags[tag]))
+
+
+GAME_FILTERS = (
+    GameFilter(
+        "not_pgn",
+        lambda games, _, __: (games.tags[:, :, 0] < 0).all(axis=1) & (games.results == NO_RESULT),
+        lambda *_: "neither a tag that is known nor 1-0, 0-1, 1/2-1/2 or *",
+    ),
+    GameFilter(
+        "not_one_game",
+        lambda games, _, __: games.faults > 0,
+        lambda games, _, __, game: FAULTS[games.faults[game]],
+    ),
+    GameFilter(
+        "too_long",
+        lambda games, _, __: games.plies > LARGEST_PLY,
+        lambda games, _, __, game: f"{games.plies[game]} plies",
+    ),
+    GameFilter("variant", lambda _, facts, filters: _is_other_variant(facts, filters), _shows("Variant")),
+    GameFilter(
+        "invalid_position",
+        lambda games, _, __: _lacks_its_position(games),
+        lambda *_: "SetUp 1 without FEN: from which position is not known",
+    ),
+    GameFilter("no_moves", lambda games, _, __: games.plies == 0),
+    GameFilter(
+        "unterminated",
+        _is_unterminated,
+        lambda *_: "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off",
+    ),
+    GameFilter(
+        "result_conflict",
+        lambda _, facts, __: facts.outcome == CONFLICT,
+        lambda games, _, __, game: f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves",
+    ),
+    GameFilter(
+        "no_result",
+        lambda _, facts, __: facts.outcome == UNKNOWN_RESULT,
+        is_set=lambda filters: filters.unfinished == "drop",
+    ),
+    GameFilter(
+        "too_short",
+        lambda games, _, filters: games.plies < filters.min_plies,
+        lambda games, _, __, game: f"{games.plies[game]} plies",
+    ),
+    GameFilter(
+        "elo_unknown",
+        lambda _, facts, filters: _fails_by_elo(facts, filters, 0),
+        lambda _, facts, __, game: _elos(facts, game),
+        _is_bounded,
+    ),
+    GameFilter(
+        "elo_too_low",
+        lambda _, facts, filters: _fails_by_elo(facts, filters, 1),
+        lambda _, facts, __, game: _elos(facts, game),
+        _is_bounded,
+    ),
+    GameFilter(
+        "elo_too_high",
+        lambda _, facts, filters: _fails_by_elo(facts, filters, 0, 1, 2),
+        lambda _, facts, __, game: _elos(facts, game),
+        _is_bounded,
+    ),
+    GameFilter(
+        "not_rated",
+        lambda games, _, __: _is_unrated(games),
+        _shows("Event"),
+        lambda filters: filters.rated_only,
+    ),
+    GameFilter(
+        "time_class",
+        lambda games, _, filters: _by_text(
+            games, "TimeControl", lambda text: time_class(text) not in filters.time_classes
+        ),
+        _shows("TimeControl"),
+        _leaves_out("time_classes"),
+    ),
+    GameFilter(
+        "termination",
+        lambda games, _, filters: _by_text(
+            games, "Termination", lambda text: termination_class(text) not in filters.terminations
+        ),
+        _shows("Termination"),
+        _leaves_out("terminations"),
+    ),
+    GameFilter(
+        "bot",
+        lambda games, _, __: (text_column(games, "WhiteTitle") == "BOT") | (text_column(games, "BlackTitle") == "BOT"),
+        is_set=lambda filters: filters.bots == "drop",
+    ),
+    GameFilter(
+        "tag",
+        lambda games, _, filters: _matches_no_pattern(games, filters),
+        lambda games, _, filters, game: _unmatched_tag(games, filters, game),
+        lambda filters: bool(filters.tags),
+    ),
+)
+"""In order: the first that applies to a game counts."""
+
+POSITION_FILTERS = (
+    PositionFilter("positions_skipped", lambda rows, _, filters: rows["ply"] >= filters.skip_plies),
+    PositionFilter("positions_elo", lambda _, passing, __: passing),
+    PositionFilter(
+        "positions_clock",
+        lambda rows, _, filters: rows["clock"] >= 100 * (filters.min_clock or 0),
+        lambda filters: filters.min_clock is not None,
+    ),
+)
+"""In order: the first that leaves a position out counts it."""
+
+
+def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
+    """Verdict on each game, (n,) uint8: the number of its filter in :data:`GAME_FILTERS`, from 1, or ``KEPT``."""
+    verdicts = np.zeros(len(games.results), np.uint8)
+    for number, rule in enumerate(GAME_FILTERS, 1):
+        if rule.is_set(filters):
+            verdicts[(verdicts == KEPT) & rule.rejects(games, facts, filters)] = number
+    return verdicts
+
+
+def reject_of(games: Games, facts: Facts, filters: FilterSection, game: int, verdict: int) -> tuple[str, str]:
+    """Reason of a verdict other than ``KEPT`` on a game, and why in words."""
+    rule = GAME_FILTERS[verdict - 1]
+    return rule.reason, rule.describe(games, facts, filters, game)
+
+
+def unrated_passed(facts: Facts, filters: FilterSection) -> Bools:
+    """Which games, (n,), have a player without Elo, although bounds are set."""
+    kept = _is_bounded(filters) and filters.unknown_elo == "keep"
+    passed: Bools = (facts.elo == 0).any(axis=1) & kept
+    return passed
+
+
+def choose_rows(
+    rows: Mapping[str, npt.NDArray[Any]], passing: Bools, filters: FilterSection
+) -> tuple[Bools, dict[str, int]]:
+    """Which of m positions of accepted games are stored, (m,) bool, and how many each filter left out.
+
+    ``rows`` has all stored fields of the positions; ``passing`` (m,) whether those of the mover are wanted.
     """
-    of_game = np.repeat(np.arange(len(plies)), plies)
-    ply = np.arange(len(of_game)) - np.repeat(np.cumsum(plies) - plies, plies)
-    dropped = {}
-    chosen = ply >= filters.skip_plies
-    dropped["positions_skipped"] = int(np.count_nonzero(~chosen))
-    wanted = players_pass[of_game, side_to_move]
-    dropped["positions_elo"] = int(np.count_nonzero(chosen & ~wanted))
-    chosen &= wanted
-    if filters.min_clock is not None:
-        in_time = clock >= 100 * filters.min_clock
-        dropped["positions_clock"] = int(np.count_nonzero(chosen & ~in_time))
-        chosen &= in_time
-    return chosen, dropped
+    chosen = np.ones(len(passing), bool)
+    counts = {}
+    for rule in POSITION_FILTERS:
+        if rule.is_set(filters):
+            kept = rule.keeps(rows, passing, filters)
+            counts[rule.counted_as] = int(np.count_nonzero(chosen & ~kept))
+            chosen &= kept
+    return chosen, counts
