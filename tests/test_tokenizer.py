@@ -78,7 +78,7 @@ def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenize
         assert done.exit_code == code, done.output
         return done
 
-    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.bom=strip")
+    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.longest_document=65536")
     assert Path("mine.json").read_bytes() == tokenizer.read_bytes()
     assert json.loads(done.stdout)["vocabulary"] == 400
     assert done.stderr == ""

@@ -104,8 +104,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "none": "3d5a5d4cfc728e5b4dafd975e29196cba2a0e1fe1cc632d4b87ec5d25d4af393",
         },
         5: {
-            "zstd": "f6841c2d05b303f88e96f1919e0f70b8dbee3796dddc45b77f243157d9db9ca6",
-            "none": "6ec71e63b0040640bd9149a1e42ff8a5882f0d7cd3dd22f80282d7bde4a07b2c",
+            "zstd": "3998a336a7e6556eeeaa2c8734ef9e0375b7908a6bb1f0504b9563e993b49065",
+            "none": "36092999816850ef44ab52db8be88928827e0f4851b0e28a8c51db6e62e7d98c",
         },
     },
     "neural": {

@@ -210,6 +210,8 @@ def test_an_unknown_column_is_named_before_anything_is_written(tmp_path: Path) -
     said = r"splits.by: expected content, file, or a column of the store \(black_elo, .*got elo"
     with pytest.raises(ParamsError, match=said):
         outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "elo"})
+    with pytest.raises(ParamsError, match="place is for text"):
+        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "place"})
     with pytest.raises(ParamsError, match="got source"):
         outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "source"})
     assert not (tmp_path / "chess.zarr").exists()

@@ -13,6 +13,8 @@ from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
 from outofcore.project.locked import refuse_earlier_tokenizer, removed_outputs
 
+SOURCE = {"text_column": "text"}
+
 
 @pytest.fixture
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -23,7 +25,9 @@ def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     Path("data/text.json").write_text("{}")
     stage = {
         "deps": [{"path": "data/checked/text.convert"}, {"path": "data/raw"}],
-        "params": {"params.yaml": {"text.match": "**/*", "text.source": {"bom": "strip"}, "text.tokenizer": tokenizer}},
+        "params": {
+            "params.yaml": {"text.match": "**/*", "text.source": {"text_column": "text"}, "text.tokenizer": tokenizer}
+        },
         "outs": [{"path": "data/text.json", "md5": hashlib.md5(b"{}").hexdigest()}],
     }
     Path("dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": {"tokenizer": stage}}))
@@ -43,7 +47,7 @@ def test_settings_that_made_it_are_accepted(section: dict[str, Any]) -> None:
     ("changes", "named"),
     [
         ({"raw": "data/mine.txt"}, "another text.raw, by"),
-        ({"source": {"bom": "keep"}}, "another text.source, by"),
+        ({"source": {"text_column": "body"}}, "another text.source, by"),
         ({"raw": "data/mine.txt", "match": "*.txt"}, "another text.raw and another text.match, by"),
         ({"tokenizer": {"vocab_size": 2048, "path": "data/text.json"}}, "another text.tokenizer, by"),
     ],

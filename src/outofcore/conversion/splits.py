@@ -32,7 +32,10 @@ def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDAr
     Raises ParamsError if there is no such column, or val and test both name something.
     """
     by, columns = section.by, result.sequences
-    if by in ("content", "file"):
+    if by == "place" and result.split is None and len(result.keys):
+        message = "splits.by: place is for text; expected content, file, or a column of the store"
+        raise ParamsError(message)
+    if by in ("content", "file", "place"):
         files = [name for _, name in unit.places]
         split = _drawn_by(files, section)[result.places] if by == "file" else _of_content(result, section)
         named = np.array([_named(file, section, fnmatchcase) for file in files], np.int8)[result.places]

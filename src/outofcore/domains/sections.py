@@ -90,7 +90,7 @@ class SplitSection(Section):
         "content",
         pattern=r"^[a-z][a-z0-9_]*$",
         description="content | file: all of a file in one split | players: both players of a game in it | date | "
-        "a column of the sequences: all of one value",
+        "place: text, the last part of it | a column of the sequences: all of one value",
     )
     val_from: Day | None = Field(None, description="by date: first day of val; null: there is none")
     test_from: Day | None = Field(None, description="by date: first day of test; null: there is none")

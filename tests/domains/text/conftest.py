@@ -72,6 +72,7 @@ class Converted:
     columns: list[dict[str, int]] = field(default_factory=list)
     rejects: list[tuple[str, Reject]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    splits: list[str] = field(default_factory=list)
     found: int = 0
     audited: int = 0
     units: int = 0
@@ -96,31 +97,28 @@ def section_of(tokenizer_path: Path) -> Callable[..., TextSection]:
 
 @pytest.fixture
 def convert(section_of: Callable[..., TextSection]) -> Convert:
-    """Convert a file or folder and put the pieces of documents together, as the driver does."""
+    """Convert a file or folder without a store."""
 
     def run(raw: Path, one_in: int = 1, **keys: Any) -> Converted:
         section = section_of(raw, **keys)
         files = find_files(raw, section.match, SUFFIXES, section="text")
         converter = UnitConverter(make_converter(section, AuditRate(one_in)), divided=None)
         whole = Converted()
-        is_open = False
         for unit in units(files, section):
             result = converter(unit)
             assert result.differences == ()
-            assert result.continues == is_open
-            assert result.found == len(result.keys) - result.continues + len(result.rejects)
+            assert not result.continues
+            assert not result.unfinished
+            assert result.found == len(result.keys) + len(result.rejects)
             assert len(result.rows["tokens"]) == result.sequences["length"].sum()
             stops = np.cumsum(result.sequences["length"])
             for number, stop in enumerate(stops.tolist()):
                 tokens = result.rows["tokens"][stop - int(result.sequences["length"][number]) : stop].tolist()
-                if number == 0 and result.continues:
-                    whole.documents[-1] += tokens
-                    continue
                 whole.documents.append(tokens)
                 whole.keys.append(result.keys[number].tobytes())
                 names = set(result.sequences) - {"length"}
                 whole.columns.append({name: int(result.sequences[name][number]) for name in names})
-            is_open = result.unfinished
+            whole.splits += [] if result.split is None else result.split.tolist()
             rejects = sorted(result.rejects, key=lambda reject: (reject.file, reject.offset))
             whole.rejects += [(unit.places[reject.file][1], replace(reject, file=0)) for reject in rejects]
             for name, count in result.counts.items():
@@ -131,7 +129,6 @@ def convert(section_of: Callable[..., TextSection]) -> Convert:
             whole.audited += result.audited
             whole.raw_bytes += unit.raw_bytes
             whole.units += 1
-        assert not is_open
         assert whole.found == len(whole.documents) + len(whole.rejects)
         assert whole.raw_bytes == sum(file.bytes for file in files)
         return whole

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from outofcore.domains.text.tokens.cuts import EXPRESSIONS
 from tests.domains.text.conftest import PROSE
+
+_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+EXPRESSIONS = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "cl100k": rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}",
+    "qwen": rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}",
+    "o200k": (
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
+        rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+        rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
+    ),
+}
+"""The regular expressions of published tokenizers."""
+
+# One or two of each class of characters that the expressions tell apart, and of each that libraries disagree about.
+CLASSES = "aAſ中\u0301s1² \n\r\t\u00a0\u3000\u0085\x1c\u200b'’./\u3002😀\x00\ufeff"
+HOSTILE = st.text(
+    st.one_of(
+        st.sampled_from("    \n\n\r\t'’.,!/-_()“”。，sStTmMdDlLvVrReE019aZ"),
+        st.sampled_from(CLASSES + "\u180e\u2028ⅧǅʰéÅ한ไท\U0001f468\u200d\u20e3"),
+        st.characters(exclude_categories=["Cs"]),
+    ),
+    max_size=60,
+)
+"""Texts at which pre-tokenizers differ."""
 
 END = "</s>"
 TEXT = [PROSE, "the cat sat on the mat and the dog concatenates logs. " * 20]

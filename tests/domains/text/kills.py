@@ -1,6 +1,6 @@
 """Conversions of text that are killed at random moments: ``python -m tests.domains.text.kills 50``.
 
-The text has documents of all sizes; most is read in pieces of some kilobytes, so that kills fall inside documents.
+The text has documents of all sizes; most is divided into documents of some kilobytes, so that kills fall inside texts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
-from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.documents import long, reading
+from outofcore.domains.text import DOMAIN, source
+from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.raw.files import find_files
@@ -74,6 +74,7 @@ def section_of(folder: Path) -> TextSection:
     return TextSection.model_validate(
         {
             "raw": str(folder / "raw"),
+            "source": {"longest_document": 15_000},
             "tokenizer": {"vocab_size": 400, "path": str(folder / "text.json")},
             "store": {"chunk_rows": 512, "shard_rows": 16_384},
         }
@@ -82,8 +83,7 @@ def section_of(folder: Path) -> TextSection:
 
 def run(folder: Path, name: str, watch: Any = lambda *_: None) -> Outcome:
     """Convert, in small units."""
-    reading.BLOCK_BYTES = 20_000  # type: ignore[attr-defined]
-    reading.WHOLE_BYTES, long.PIECE_BYTES = 40_000, 15_000
+    reading.BLOCK_BYTES = source.BLOCK_BYTES = 20_000  # type: ignore[attr-defined]
     section = section_of(folder)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="text")
     conversion = Conversion(DOMAIN, section, files, folder / name / "text.zarr", folder / name / "rejects.csv")

@@ -1,4 +1,4 @@
-"""Conversions that are killed, most of them inside a document, go on and end with the same bytes."""
+"""Conversions that are killed, most of them inside a text, go on and end with the same bytes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.domains.text.documents import long, reading
+from outofcore.domains.text import source
+from outofcore.domains.text.documents import reading
 from tests.domains.text.kills import kill, make_text, whole_run
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runs set for themselves is as before afterwards."""
-    monkeypatch.setattr(reading, "BLOCK_BYTES", reading.BLOCK_BYTES)
-    monkeypatch.setattr(reading, "WHOLE_BYTES", reading.WHOLE_BYTES)
-    monkeypatch.setattr(long, "PIECE_BYTES", long.PIECE_BYTES)
+    for module in (reading, source):
+        monkeypatch.setattr(module, "BLOCK_BYTES", reading.BLOCK_BYTES)
 
 
 @pytest.mark.timeout(900)

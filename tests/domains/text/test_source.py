@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -24,38 +25,46 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken
 
 import outofcore
-from outofcore.domains.text import source
-from outofcore.domains.text.documents import long, reading, records
+from outofcore.domains.text.documents import reading, records
 from outofcore.domains.text.documents.parquet import values
-from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import attributes, tokenizer_of
 from outofcore.domains.text.tensors import make_reading
-from outofcore.domains.text.tokens import cuts
-from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import RawInputError
-from outofcore.raw.files import Member, find_files
+from outofcore.raw.files import Member
 from outofcore.raw.unit import Stretch
 from tests.domains.text.conftest import PROSE
-from tests.domains.text.families import FAMILIES
-from tests.domains.text.tokens.test_cuts import HOSTILE
+from tests.domains.text.families import FAMILIES, HOSTILE
 
 
 def tokens_of(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
     return [[*tokenizer.encode(text), tokenizer.end_id] for text in texts]
 
 
+LIMIT = 150
+
+
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks, pieces and bounds so small that a few hundred bytes are a long document."""
+    """Blocks and bounds of a few hundred bytes."""
     monkeypatch.setattr(reading, "BLOCK_BYTES", 61)
-    monkeypatch.setattr(reading, "WHOLE_BYTES", 150)
     for module in (reading, records):
         monkeypatch.setattr(module, "RECORD_BYTES", 300)
-    monkeypatch.setattr(long, "PIECE_BYTES", 80)
-    for module in (long, cuts):
-        monkeypatch.setattr(module, "WINDOW_BYTES", 24)
-    monkeypatch.setattr(FastEngine, "longest", 200)
+
+
+def divided(text: str, limit: int = LIMIT) -> list[str]:
+    """By the words of the page: at the last blank line of the second half, else line, else space, else character."""
+    data, parts = text.encode(), []
+    while len(data) > limit:
+        half = data[:limit]
+        ends = [match.end() for match in re.finditer(rb"\n\r?(?=\n)", half) if match.start() > limit // 2]
+        ends = [end + 1 for end in ends] or [m.end() for m in re.finditer(rb"\n", half) if m.start() > limit // 2]
+        ends = ends or [match.start() for match in re.finditer(rb" ", half) if match.start() > limit // 2]
+        end = ends[-1] if ends else len(half.decode(errors="ignore").encode())
+        parts.append(data[:end].decode())
+        data = data[end:]
+    return [*parts, data.decode()]
 
 
 def test_a_plain_file_is_a_document(convert, tokenizer: Tokenizer, tmp_path: Path):
@@ -80,13 +89,6 @@ def test_the_first_document_is_audited_and_others_by_their_content(convert, tmp_
     some = convert(tmp_path, one_in=4).audited
     assert 60 < some < 140
     assert convert(tmp_path, one_in=1).audited == 400
-
-
-def test_what_tokenizers_would_need_too_much_memory_for_is_not_audited(convert, tmp_path: Path, monkeypatch):
-    for limit in ("CUT_BYTES", "WHOLE_BYTES"):
-        monkeypatch.setattr(f"outofcore.domains.text.tokens.oracle.{limit}", 50)
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 51}) + "\n" + json.dumps({"text": "some words " * 9}))
-    assert convert(tmp_path, one_in=1).audited == 1
 
 
 def test_a_separator_divides_documents(convert, tokenizer: Tokenizer, tmp_path: Path):
@@ -117,9 +119,6 @@ def test_a_mark_is_no_text_and_wrong_bytes_reject_a_document(convert, tokenizer:
     assert found.counts["byte_order_marks"] == 1
     ((name, reject),) = found.rejects
     assert (name, reject.reason, reject.detail) == ("wrong.txt", "invalid_utf8", "byte 4 of the document")
-    found = convert(tmp_path, source={"bom": "keep"})
-    assert found.documents == tokens_of(["\ufeffa\r\nb\rc"], tokenizer)
-    assert "byte_order_marks" not in found.counts
 
 
 def test_sizes_are_filtered(convert, tokenizer: Tokenizer, tmp_path: Path):
@@ -253,8 +252,8 @@ def test_a_file_of_tokens_that_is_named_is_refused(convert, tmp_path: Path, name
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.json", "a.tar"])
 def test_text_of_another_encoding_is_the_text(convert, tokenizer: Tokenizer, tmp_path: Path, encoding, name):
-    """Its offsets are those of the file, and a document of it may be long."""
-    texts = ["first \U0001f600", PROSE * 3 if name.startswith("a.t") else "é\n", "last"]
+    """Its offsets are those of the file."""
+    texts = ["first \U0001f600", PROSE if name.startswith("a.t") else "é\n", "last"]
     if name.startswith("a.j"):
         content = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
         starts = [content.index(start) for start in ('{"text": "first', '{"text": "é', '{"text": "last')]
@@ -266,6 +265,12 @@ def test_text_of_another_encoding_is_the_text(convert, tokenizer: Tokenizer, tmp
     (tmp_path / name).write_bytes(packing(data))
     found = convert(tmp_path, source={"separator": "|"})
     assert found.documents[:3] == tokens_of(texts, tokenizer)
+    if name.startswith("a.t"):
+        parts = convert(tmp_path, source={"separator": "|", "longest_document": LIMIT})
+        before = [len(f"\ufeff{texts[0]}|".encode(encoding))]
+        for part in divided(texts[1])[:-1]:
+            before.append(before[-1] + len(part.encode(encoding)))
+        assert [column["offset"] for column in parts.columns[1 : 1 + len(before)]] == before
     places = [len(f"\ufeff{content[:start]}".encode(encoding)) for start in starts]
     assert [column["offset"] for column in found.columns[:3]] == places
     assert found.counts["byte_order_marks"] == 1
@@ -456,82 +461,64 @@ def test_what_is_damaged_costs_what_is_damaged(convert, tmp_path: Path):
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     texts=st.lists(
-        st.one_of(HOSTILE.map(lambda text: text * 6), st.sampled_from([PROSE, PROSE * 2, "a b " * 90])), max_size=5
+        st.one_of(HOSTILE.map(lambda text: text * 6), st.sampled_from([PROSE, PROSE * 2, "a b " * 90, "x" * 500])),
+        max_size=5,
     ),
     separator=st.sampled_from([None, "\n\n", "<|end|>", "aa"]),
-    wrong=st.booleans(),
+    block=st.sampled_from([7, 61, 500, 1 << 20]),
 )
-def test_long_documents_are_the_same_in_pieces(texts, separator, wrong, convert, tmp_path):
-    data = (separator or "").join(texts).encode()
-    if wrong:
-        data = data[: len(data) // 2] + b"\xff" + data[len(data) // 2 :]
+def test_a_long_text_is_divided_into_documents(texts, separator, block, convert, tokenizer, tmp_path):
+    whole = (separator or "").join(texts)
     path = tmp_path / "a.txt"
-    path.write_bytes(data)
-    in_pieces = convert(path, source={"separator": separator}, one_in=1)
+    path.write_bytes(whole.encode())
+    settings = {"source": {"separator": separator, "longest_document": LIMIT}, "filters": {"duplicates": "keep"}}
     with pytest.MonkeyPatch().context() as patch:
-        patch.setattr(reading, "BLOCK_BYTES", 1 << 20)
-        patch.setattr(reading, "WHOLE_BYTES", 1 << 20)
-        patch.setattr(FastEngine, "longest", 1 << 20)
-        whole = convert(path, source={"separator": separator})
-    unsafe = [reject.offset for _, reject in in_pieces.rejects if reject.reason == "no_safe_cut"]
-    kept = [number for number, column in enumerate(whole.columns) if column["offset"] not in unsafe]
-    assert in_pieces.documents == [whole.documents[number] for number in kept]
-    assert in_pieces.keys == [whole.keys[number] for number in kept]
-    assert in_pieces.columns == [whole.columns[number] for number in kept]
-    rejects = [pair for pair in in_pieces.rejects if pair[1].reason != "no_safe_cut"]
-    # A document may be both: without a safe cut, and further on no text.
-    assert rejects == [pair for pair in whole.rejects if pair[1].offset not in unsafe]
-    if not unsafe:
-        names = ("bytes", "characters", "tokens")
-        assert [in_pieces.counts.get(name) for name in names] == [whole.counts.get(name) for name in names]
+        patch.setattr(reading, "BLOCK_BYTES", block)
+        found = convert(path, one_in=1, **settings)
+    documents = [text for text in (whole.split(separator) if separator else [whole]) if text]
+    parts = [part for text in documents for part in divided(text)]
+    assert found.documents == tokens_of(parts, tokenizer)
+    assert found.counts.get("divisions", 0) == len(parts) - len(documents)
+    assert [column["bytes"] for column in found.columns] == [len(part.encode()) for part in parts]
+    data = whole.encode()
+    for part, column in zip(parts, found.columns, strict=True):
+        assert data[column["offset"] :].startswith(part.encode())
 
 
 @pytest.mark.usefixtures("tiny")
-@pytest.mark.parametrize("block", [7, 61, 500, 5000])
-def test_a_reject_for_want_of_a_cut_depends_on_the_text_alone(convert, tmp_path: Path, monkeypatch, block: int):
-    lengths = {}
-    for run in (150, 199, 200, 201, 222, 223, 224, 225, 300):
-        (tmp_path / "a.txt").write_bytes(b"some words " * 31 + b"x" * run + b" and more words" * 31)
-        monkeypatch.setattr(reading, "BLOCK_BYTES", block)
-        lengths[run] = convert(tmp_path).reasons
-    assert [run for run, reasons in lengths.items() if not reasons] == [150, 199]
-    assert all(set(reasons) <= {"no_safe_cut"} for reasons in lengths.values())
+def test_what_is_wrong_with_a_part_costs_that_part(convert, tokenizer: Tokenizer, tmp_path: Path):
+    text = "".join(f"line {number} of a text\n" for number in range(60))
+    parts = divided(text)
+    data = text.encode().replace(b"line 30", b"line \xff0")
+    (tmp_path / "a.txt").write_bytes(data)
+    found = convert(tmp_path, source={"longest_document": LIMIT})
+    assert found.documents == tokens_of([part for part in parts if "line 30" not in part], tokenizer)
+    assert found.reasons == ["invalid_utf8"]
 
 
 @pytest.mark.usefixtures("tiny")
-def test_long_documents_of_an_archive_are_looked_at_ahead(convert, tmp_path: Path, tokenizer: Tokenizer):
-    texts = [f"{number} {PROSE * 3}" for number in range(4)]
+def test_long_values_and_members_of_archives_are_divided(convert, tokenizer: Tokenizer, tmp_path: Path):
+    text = PROSE[:220].replace("\n", " ")
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
-        for number, text in enumerate(("|".join(texts[:2]), texts[2], "short", texts[3])):
+        for number, content in enumerate((PROSE, "short", text)):
             entry = tarfile.TarInfo(f"{number}.txt")
-            entry.size = len(text.encode())
-            archive.addfile(entry, io.BytesIO(text.encode()))
-    found = convert(tmp_path, source={"separator": "|"})
-    assert found.documents == tokens_of([*texts[:3], "short", texts[3]], tokenizer)
-    assert found.counts["documents_in_pieces"] == 4
-    assert [column["member"] for column in found.columns] == [0, 0, 1, 2, 3]
+            entry.size = len(content.encode())
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    lines = "".join(json.dumps({"text": each}, ensure_ascii=False) + "\n" for each in (text[:210], "one"))
+    (tmp_path / "b.jsonl").write_text(lines, encoding="utf-8")
+    pq.write_table(pa.table({"text": [text[1:], None, "two"]}), tmp_path / "c.parquet")
+    found = convert(tmp_path, source={"longest_document": LIMIT}, filters={"duplicates": "keep"})
+    members = [(0, PROSE), (1, "short"), (2, text)]
+    assert found.documents == tokens_of(
+        [part for each in (PROSE, "short", text, text[:210], "one", text[1:], "two") for part in divided(each)],
+        tokenizer,
+    )
+    expected = [number for number, each in members for _ in divided(each)]
+    assert [column["member"] for column in found.columns[: len(expected)]] == expected
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_piece_is_audited_after_the_end_of_the_one_before(section_of, tmp_path: Path, monkeypatch):
-    """So that the cut between them is checked: whole characters, as many bytes as decide a cut, or the whole piece."""
-    monkeypatch.setattr(source, "WINDOW_BYTES", 24)
-    (tmp_path / "a.txt").write_text("né\u4e2d words, " * 9 + "x" * 9 + " and more wörds" * 20, encoding="utf-8")
-    section = section_of(tmp_path)
-    found = list(source.units(find_files(tmp_path, "**/*", SUFFIXES, section="text"), section))
-    parts = [source.part_of_document(unit) for unit in found]
-    assert len(parts) > 3
-    assert None not in parts
-    assert parts[0].before == b""
-    for piece, following in zip(found, parts[1:], strict=False):
-        before = following.before
-        assert piece.payload.endswith(before)
-        assert before.decode().encode() == before
-        assert 24 <= len(before) < 24 + 3
-
-
-@pytest.mark.usefixtures("tiny")
-def test_a_long_document_at_which_tokenizers_panics_is_one_reject(convert, tmp_path: Path):
+def test_a_document_at_which_tokenizers_panics_is_one_reject(convert, tmp_path: Path):
     file = FAMILIES["gpt2"]()
     strips = AddedToken(" the", single_word=True, lstrip=True, rstrip=True, normalized=False)
     file.add_tokens([AddedToken(" ", lstrip=True, normalized=False), strips])
@@ -551,14 +538,16 @@ def test_documents_begin_and_end_with_their_tokens(begin: str | None, end: str |
     path, source = tmp_path / "tokenizer.json", {"begin_of_document": begin, "end_of_document": end}
     outofcore.train_tokenizer([{"text": PROSE}], path, vocab_size=300, source=source)
     own = Tokenizer(path.read_text(), end, begin)
-    (tmp_path / "a.txt").write_bytes(PROSE.encode() * 3)  # in pieces
+    (tmp_path / "a.txt").write_bytes(PROSE.encode() * 3)
     (tmp_path / "b.jsonl").write_text('{"text": "one"}\n{"text": "two <s>"}\n')
-    found = convert(tmp_path, match="[ab].*", tokenizer={"path": str(path)}, source=source)
+    found = convert(
+        tmp_path, match="[ab].*", tokenizer={"path": str(path)}, source=source | {"longest_document": LIMIT}
+    )
     vocabulary = json.loads(own.json)["model"]["vocab"]
     around = [[] if each is None else [vocabulary[each]] for each in (begin, end)]
-    expected = [[*around[0], *own.encode(text), *around[1]] for text in (PROSE * 3, "one", "two <s>")]
+    expected = [[*around[0], *own.encode(text), *around[1]] for text in (*divided(PROSE * 3), "one", "two <s>")]
     assert found.documents == expected
-    assert found.counts["documents_in_pieces"] == 1
+    assert found.counts["divisions"] == len(expected) - 3
     section = TextSection.model_validate({"raw": "raw", "source": source, "tensors": {"reset_at_documents": True}})
     reading = make_reading(attributes(own), section)
     assert [reading.end] == (around[1] or around[0])
@@ -580,7 +569,6 @@ def test_characters_have_their_ids_in_long_documents_too(convert, tmp_path: Path
     assert known["vocabulary"] == len(ids) + 1
     found = convert(tmp_path / "raw", tokenizer={"path": str(tmp_path / "tokenizer.json")})
     assert found.documents == [[*map(ids.get, texts[name]), len(ids)] for name in ("a.txt", "b.txt")]
-    assert found.counts["documents_in_pieces"] == 1
     assert [(name, reject.reason) for name, reject in found.rejects] == [
         ("c.txt", "not_tokenized"),
         ("d.txt", "not_tokenized"),
@@ -591,18 +579,54 @@ def test_characters_have_their_ids_in_long_documents_too(convert, tmp_path: Path
 
 @pytest.mark.usefixtures("tiny")
 def test_a_line_that_is_too_long_costs_itself(convert, tokenizer: Tokenizer, tmp_path: Path):
-    sizes = (100, 280, 310, 400, 5000, 20)
-    texts = ["x" * size for size in sizes]
+    texts = ["x" * size for size in (100, 280, 310, 400, 5000, 20)]
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
     found = convert(tmp_path, filters={"duplicates": "keep"})
-    # The engine takes 200 bytes without a safe cut here.
-    assert found.documents == tokens_of([texts[0], texts[5]], tokenizer)
-    assert found.reasons == ["no_safe_cut", "too_large", "too_large", "too_large"]
+    assert found.documents == tokens_of([texts[0], texts[1], texts[5]], tokenizer)
+    assert found.reasons == ["too_large", "too_large", "too_large"]
 
 
-@pytest.mark.usefixtures("tiny")
-def test_documents_that_the_engine_does_not_take_at_once(convert, tokenizer: Tokenizer, tmp_path: Path):
-    text = "words and words, " * 14
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + '\n{"text": "short"}\n')
-    assert len(text) > FastEngine.longest
-    assert convert(tmp_path).documents == tokens_of([text, "short"], tokenizer)
+def lines_of_a_text(size: int) -> str:
+    return "".join(f"line {number} of a text that goes on\n\n" for number in range(size // 30))[:size]
+
+
+@pytest.mark.parametrize("kind", ["txt", "txt.gz", "jsonl", "several", "divided"])
+def test_documents_too_few_for_the_splits_are_split_by_place(convert, tmp_path: Path, kind: str):
+    """By default, and by name."""
+    text = lines_of_a_text(200_000)
+    if kind == "jsonl":
+        (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}))
+    elif kind == "several":
+        for number in range(3):
+            (tmp_path / f"{number}.txt").write_text(text[number * 66_000 :][:66_000])
+        text = text[: 3 * 66_000]
+    else:
+        data = text.encode()
+        (tmp_path / f"a.{kind.removeprefix('divided') or 'txt'}").write_bytes(
+            gzip.compress(data) if kind == "txt.gz" else data
+        )
+    limit = {"longest_document": 50_000} if kind == "divided" else {}
+    for by in ("content", "place"):
+        splits = {"by": by, "val": 0.1, "test": 0.05}
+        found = convert(tmp_path, source=limit, splits=splits)
+        if kind == "divided" and by == "content" and not found.splits:
+            continue  # a hash filled all of them
+        sizes = {"train": 0, "val": 0, "test": 0}
+        for split, column in zip(found.splits, found.columns, strict=True):
+            sizes[split] += column["bytes"]
+        assert sum(sizes.values()) == len(text)
+        assert found.splits == sorted(found.splits, key=["train", "val", "test"].index)
+        for split, share in (("train", 0.85), ("val", 0.1), ("test", 0.05)):
+            assert abs(sizes[split] / len(text) - share) < 0.001
+        assert found.counts.get("split_by_place", 0) == (len(found.columns) if by == "content" else 0)
+
+
+def test_the_hash_decides_where_it_fills_all_splits_and_small_texts_stay_whole(convert, tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": f"{n} {PROSE}"}) + "\n" for n in range(900)))
+    assert convert(tmp_path).splits == []
+    small = tmp_path / "small"
+    small.mkdir()
+    (small / "a.txt").write_text(lines_of_a_text(20_000))
+    assert len(convert(small).documents) == 1
+    assert len(convert(small, splits={"by": "place"}).documents) == 3
+    assert len(convert(small, splits={"by": "place", "val": 0.0, "test": 0.5}).documents) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from outofcore.domains.text import DOMAIN
 from outofcore.domains.text import convert as convert_module
 from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import SUFFIXES
-from outofcore.domains.text.source import units
+from outofcore.domains.text.source import placed_units
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.errors import AuditError, BudgetError, RawInputError, StateError
 from outofcore.raw.files import find_files
@@ -62,8 +63,10 @@ def windows(batches) -> list[tuple[int, ...]]:
     ]
 
 
-def expected(convert, folder: Path, length: int, step: int, *, across: bool, skip: int = 0) -> list[tuple[int, ...]]:
-    found = convert(folder, source={"separator": "|"}, filters={"duplicates": "keep"})
+def expected(
+    convert, folder: Path, length: int, step: int, *, across: bool, skip: int = 0, source: Any = None
+) -> list[tuple[int, ...]]:
+    found = convert(folder, source=source or {"separator": "|"}, filters={"duplicates": "keep"})
     split = assign(np.frombuffer(b"".join(found.keys), np.uint8).reshape(-1, 16), SplitSection(**SPLITS))
     chosen = [document for document, number in zip(found.documents, split, strict=True) if number == 0]
     assert 10 < len(chosen) < len(found.documents)
@@ -178,16 +181,13 @@ def test_more_windows_than_the_text_has_begin_it_again(section_of, folder: Path)
     assert make(section_of, folder, "val", keys=keys, samples=3).samples == 3
 
 
-def test_long_documents_run_on_through_their_pieces(section_of, convert, folder: Path, monkeypatch):
-    monkeypatch.setattr(reading, "WHOLE_BYTES", 900)
-    monkeypatch.setattr("outofcore.domains.text.documents.long.PIECE_BYTES", 600)
-    monkeypatch.setattr("outofcore.domains.text.documents.long.WINDOW_BYTES", 100)
-    monkeypatch.setattr("outofcore.domains.text.tokens.cuts.WINDOW_BYTES", 100)
-    assert convert(folder, source={"separator": "|"}).counts["documents_in_pieces"] > 3
+def test_a_long_text_is_the_documents_of_a_conversion(section_of, convert, folder: Path):
+    source = {"separator": "|", "longest_document": 600}
+    assert convert(folder, source=source).counts["divisions"] > 3
     for across in (True, False):
-        keys = {"tensors": {"seq_len": 16, "across_documents": across, "phase": False}}
+        keys = {"tensors": {"seq_len": 16, "across_documents": across, "phase": False}, "source": source}
         stream = make(section_of, folder, keys=keys, shuffle=False)
-        assert windows(stream) == expected(convert, folder, 17, 16, across=across)
+        assert windows(stream) == expected(convert, folder, 17, 16, across=across, source=source)
 
 
 def test_tensors_are_those_of_the_reading(section_of, folder: Path):
@@ -198,24 +198,6 @@ def test_tensors_are_those_of_the_reading(section_of, folder: Path):
     assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == dict.fromkeys(
         ("inputs", "targets", "positions", "segments"), (5, 16)
     )
-
-
-def test_bytes_of_a_long_document_count_as_far_as_it_is_read(section_of, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(reading, "WHOLE_BYTES", 900)
-    monkeypatch.setattr("outofcore.domains.text.documents.long.PIECE_BYTES", 600)
-    for module in ("documents.long", "tokens.cuts"):
-        monkeypatch.setattr(f"outofcore.domains.text.{module}.WINDOW_BYTES", 100)
-    (tmp_path / "a.txt").write_text(PROSE * 200, encoding="utf-8", newline="")
-    keys = {"tensors": {"seq_len": 16}, "stream": {"shuffle_windows": 1}, "splits": {"val": 0.0, "test": 0.0}}
-    ratios = []
-    for samples in (10, None):
-        stream = make(section_of, tmp_path, keys=keys, shuffle=False, samples=samples)
-        assert windows(stream)
-        ratios.append((stream.tally.bytes / stream.tally.spelt, stream.tally.bytes))
-    (part, few), (whole, size) = ratios
-    assert size == len(PROSE.encode()) * 200
-    assert few < size / 4
-    assert part == pytest.approx(whole, rel=0.1)
 
 
 def test_a_record_at_which_the_reader_raises_is_one_reject(section_of, folder: Path, monkeypatch):
@@ -257,11 +239,11 @@ def test_only_so_much_is_tokenized_ahead(section_of, folder: Path, monkeypatch):
     begun: list[int] = []
 
     def counted(*inputs):
-        for unit in units(*inputs):
+        for unit in placed_units(*inputs):
             begun.append(len(unit.payload))
             yield unit
 
-    monkeypatch.setattr("outofcore.domains.text.windows.units", counted)
+    monkeypatch.setattr("outofcore.domains.text.windows.placed_units", counted)
     keys = {"tensors": {"seq_len": 16}, "stream": {"shuffle_windows": 1}}
     stream = make(section_of, folder, keys=keys, threads=1, shuffle=False)
     total, begun[:] = len(begun) if stream.samples else 0, []

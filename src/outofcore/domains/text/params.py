@@ -24,6 +24,8 @@ from outofcore.domains.sections import (
 LONGEST = 2**20
 """Most tokens of a window."""
 SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow")
+BY_PLACE = "split_by_place"
+"""The count of documents that are split by place as a hash leaves a split empty."""
 HUB = ".hub"
 """Ending of a file that names a dataset of the Hugging Face hub, in ``raw``."""
 
@@ -41,7 +43,12 @@ class SourceSection(Section):
     text_column: str = Field(
         "text", description="the key or column that holds the text; inside of others with dots: message.content"
     )
-    bom: Literal["strip", "keep"] = Field("strip", description="a byte-order mark at the start of a .txt")
+    longest_document: int = Field(
+        4 << 20,
+        ge=16,
+        le=16 << 20,
+        description="bytes; a longer text is divided into documents, at a blank line, else at the end of a line",
+    )
     end_of_document: str | None = Field(
         "<|endoftext|>",
         description="token that is put after each document, null: none; the same characters in a text are plain text",
@@ -97,6 +104,11 @@ class TokenizerSection(Section):
 
 class FilterSection(Filters):
     """Which documents are kept; each filter counts its rejects under its own reason."""
+
+    unrated_passed: ClassVar[Mapping[str, str]] = {
+        BY_PLACE: "are split by place, the last part of the text held out: a hash of so few would leave a split empty; "
+        "splits.by: place asks for it"
+    }
 
     min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")
     max_bytes: int | None = Field(None, ge=1, description="bytes of UTF-8 of the longest document; null: no bound")

@@ -37,14 +37,12 @@ def predict(task: TextTask, batch: Batch) -> dict[str, Tensor]:
 
 def answer(task: TextTask, raw: Path, section: TextSection, options: Options) -> list[Row]:
     """A row with the prompt and its continuation; the line break at the end of the file is not part of the prompt."""
+    del section
     if raw.is_dir() or not raw.exists():
         message = f"{raw}: expected a text file with a prompt, found {'a folder' if raw.is_dir() else 'nothing'}"
         raise RawInputError(message)
-    content = raw.read_bytes()
-    if section.source.bom == "strip":
-        content = content.removeprefix(BOM)
     try:
-        prompt = content.decode()
+        prompt = raw.read_bytes().removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
         message = f"{raw}: expected UTF-8, got something else from byte {error.start} on"
         raise RawInputError(message) from error

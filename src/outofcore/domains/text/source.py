@@ -1,53 +1,98 @@
-"""Raw files to units: whole documents, about two megabytes per unit, and the pieces of long documents."""
+"""Raw files to units: whole documents, about two megabytes per unit, and where each is in the whole text.
+
+A text that is longer than ``source.longest_document`` is divided into documents, so that a unit is bounded whatever
+the input: ids at a division are those of the parts, and can differ there from those of the whole text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from outofcore.domains.text.documents.long import PartOfDocument, pieces, survey
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, NOTHING, Contents, OpenMember, Scout, division
+from outofcore.conversion.splits import assign
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, NOTHING, Contents, OpenMember, division
+from outofcore.domains.text.documents.records import keys_of, read_documents
 from outofcore.domains.text.params import SUFFIXES, TextSection
-from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
-from outofcore.domains.text.tokens.engine import open_engine
-from outofcore.domains.text.tokens.tokenizer import EncodingError, load_tokenizer
 from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject, Unit
+
+LEAST_BYTES = 64 << 10
+"""Text of fewer bytes is not split by place unless asked for: a twentieth would hold no window."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the text of each raw file begins in that of all, in bytes, for splits by place."""
+
+    starts: tuple[int, ...]
+    total: int
 
 
 def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
     """Cut raw files into units, in order; whole documents of small files share one.
 
     The detail of each stretch is a :class:`~outofcore.domains.text.documents.reading.Contents`; that of the unit says
-    whether it is the ``first`` of all. ``section`` has the tokenizer's file, which decides where long documents may be
-    cut.
+    whether it is the ``first`` of all and, where documents are split by place, its ``place`` in the bytes of all.
     """
-    with Scout(files, SUFFIXES) as scout:
-        cutter = partial(_of_member, scout=scout, section=section)
-        cut = cut_by(cutter, files, SUFFIXES, BLOCK_BYTES, joins=lambda unit: part_of_document(unit) is None)
-        for number, unit in enumerate(cut):
-            yield replace(unit, detail={"first": number == 0})
+    return placed_units(files, section, find_places(files, section))
 
 
-def part_of_document(unit: Unit) -> PartOfDocument | None:
-    """What a unit has of a document that was cut into pieces; None if it has whole documents."""
-    contents: Contents = unit.stretches[0].detail or NOTHING
-    return contents.part
+def placed_units(files: Sequence[RawFile], section: TextSection, places: Places | None) -> Iterator[Unit]:
+    """Units as :func:`units` cuts them, of files of which the first is where ``places`` begins."""
+    before = places.starts[0] if places else 0
+    for number, unit in enumerate(_cut(files, section)):
+        placed = {"place": (before, places.total)} if places else {}
+        yield replace(unit, detail={"first": number == 0, **placed})
+        before += len(unit.payload)
 
 
-def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
-    """The documents of a unit in two units, none if it has one; a piece of a document is not divided."""
+def find_places(files: Sequence[RawFile], section: TextSection) -> Places | None:
+    """Where files begin in the whole text, None if documents are not split by place.
+
+    They are if asked for, or if the hash of their content leaves a split empty that has a share: the input is read as
+    far as it takes to know.
+    """
+    splits = section.splits
+    wanted = {number for number, share in enumerate(splits.expected) if share > 0}
+    if splits.by not in ("content", "place") or (splits.by == "content" and (splits.named or len(wanted) == 1)):
+        return None
+    sizes, filled = np.zeros(len(files) + 1, np.int64), set[int]()
+    for unit in _cut(files, section):
+        for stretch in unit.stretches:
+            sizes[stretch.source + 1] += stretch.stop - stretch.start
+        if splits.by == "content":
+            filled |= set(assign(keys_of(read_documents(unit, section).texts), splits).tolist())
+            if wanted <= filled:
+                return None
+    starts = np.cumsum(sizes).tolist()
+    return Places(tuple(starts), starts[-1]) if splits.by == "place" or starts[-1] >= LEAST_BYTES else None
+
+
+def _cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
+    return cut_by(partial(_of_member, section=section), files, SUFFIXES, BLOCK_BYTES)
+
+
+def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
+    """The documents of a unit in two units, none if it has one."""
+    parts = _divided(unit, section)
+    if not parts or "place" not in unit.detail:
+        return parts
+    left, right = parts
+    before, total = unit.detail["place"]
+    places = {"place": (before, total)}, {"place": (before + len(left.payload), total)}
+    return replace(left, detail=places[0]), replace(right, detail=places[1])
+
+
+def _divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
     if len(unit.stretches) > 1:
         return halves(unit)
     (stretch,) = unit.stretches
     contents: Contents = stretch.detail or NOTHING
-    if contents.part is not None:
-        return None
     if contents.lengths is not None:
         rows = len(contents.lengths) // 2
         before, after = contents.lengths[:rows], contents.lengths[rows:]
@@ -58,25 +103,21 @@ def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
     separated = LINES if contents.kind == "lines" else division(section.source)
     starts = [start for start, _ in separated.split(unit.payload)] if separated else []
     at = starts[len(starts) // 2] if starts else 0
-    return split_at(unit, at, contents, contents._replace(marks=0)) if at else ()
+    return split_at(unit, at, contents._replace(divided=False), contents._replace(marks=0)) if at else ()
 
 
-def _of_member(text: MemberText, scout: Scout, section: TextSection) -> Iterator[Unit]:
+def _of_member(text: MemberText, section: TextSection) -> Iterator[Unit]:
     """Units of one stretch; unreadable data and the document that it interrupts are one record."""
     opened = None
     try:
         opened = OpenMember(text, section.source)
-        marks = opened.marks
-        for offset, payload, lengths in opened.documents():
+        for offset, payload, contents in opened.documents():
             if payload is not None:
-                yield text.unit(offset, payload, detail=Contents(opened.kind, marks, lengths))
-            elif opened.kind == "text":
-                yield from _pieces(text, opened, offset, marks, scout, section)
+                yield text.unit(offset, payload, detail=contents)
             else:
-                size = sum(map(len, opened.reader.document(opened.division)))
-                reject = Reject(reason="too_large", offset=offset, detail=f"a line of {size} bytes")
-                yield text.unit(offset, b"", reject, detail=Contents("nothing", marks))
-            marks = 0
+                detail = f"a line of {opened.reader.skip_line()} bytes"
+                reject = Reject(reason="too_large", offset=offset, detail=detail)
+                yield text.unit(offset, b"", reject, detail=contents._replace(kind="nothing"))
         if opened.kind == "json":
             detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
             yield text.unit(0, b"", Reject(reason="not_json_lines", offset=0, detail=detail))
@@ -84,28 +125,3 @@ def _of_member(text: MemberText, scout: Scout, section: TextSection) -> Iterator
         offset = opened.reader.offset if opened else 0
         reject = Reject(reason=error.reason, offset=offset, detail=f"what follows cannot be read: {error}")
         yield text.unit(offset, b"", reject)
-
-
-def _pieces(
-    text: MemberText, opened: OpenMember, offset: int, marks: int, scout: Scout, section: TextSection
-) -> Iterator[Unit]:
-    """Pieces of a document that is too long to be read whole."""
-    tokenizer = load_tokenizer(section)
-    engine = open_engine(tokenizer)
-    cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
-    ahead = scout.at(text.source, text.member, opened.reader.position).document(opened.division)
-    try:
-        found = survey(ahead, section.filters, cutter, engine, offset)
-    except EncodingError as error:
-        found = Reject(reason="not_tokenized", offset=offset, detail=str(error))
-    raw = opened.reader.document(opened.division)
-    if isinstance(found, Reject):
-        for _ in raw:
-            pass
-        yield text.unit(offset, b"", found, detail=Contents("nothing", marks))
-        return
-    before = b""
-    for number, piece in enumerate(pieces(raw, found.cuts)):
-        part = PartOfDocument(found, before, continues=number > 0, unfinished=number < len(found.cuts))
-        yield text.unit(offset, piece, detail=Contents("text", 0 if number else marks, part=part))
-        before = piece[at_character(piece, max(0, len(piece) - WINDOW_BYTES)) :]

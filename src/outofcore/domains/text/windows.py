@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.units import UnitConverter
 from outofcore.domains.text.convert import Converter
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.source import divided, units
+from outofcore.domains.text.source import Places, divided, find_places, placed_units
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, RawInputError
 from outofcore.raw.files import RawFile
@@ -47,9 +47,7 @@ class Tally:
         self.rejected: Counter[str] = Counter()
         self._seen: set[tuple[int, int]] = set()
 
-    def add(
-        self, file: int, number: int, unit: Unit, result: UnitResult, chosen: npt.NDArray[np.bool_], spelt: Tokens
-    ) -> None:
+    def add(self, file: int, number: int, result: UnitResult, chosen: npt.NDArray[np.bool_], spelt: Tokens) -> None:
         """Count a unit, of which some documents are in the split, unless already counted; ``spelt`` bytes by id."""
         if (file, number) in self._seen:
             return
@@ -61,10 +59,7 @@ class Tally:
             return
         tokens = result.rows["tokens"][np.repeat(chosen, result.sequences["length"])]
         self.spelt += int(spelt[tokens].sum())
-        # The column of a piece has the bytes of its whole document, of which a stream may read the beginning only.
-        piece = result.continues or result.unfinished
-        sizes = np.array([len(unit.payload)]) if piece else result.sequences["bytes"]
-        self.bytes += int(sizes[chosen].sum())
+        self.bytes += int(result.sequences["bytes"][chosen].sum())
 
     def figures(self) -> dict[str, Any]:
         """Found, accepted, and rejected by reason."""
@@ -133,17 +128,14 @@ class RawText:
     def count(self, limit: int | None = None) -> int:
         """Windows per round; tokenizes everything once, or up to ``limit`` windows."""
         tensors = self.section.tensors
-        total = windows = carried = 0
+        total = windows = 0
         for unit, result in self._results(range(len(self.files))):
             lengths = result.sequences["length"][self._chosen(unit, result)]
             total += int(lengths.sum())
             if tensors.across_documents:
                 windows = count_windows(total, self.length, tensors.step, self.spare)
-            elif len(lengths):
-                lengths[0] += carried
-                carried = int(lengths[-1]) if result.unfinished else 0
-                done = lengths[:-1] if result.unfinished else lengths
-                windows += count_windows(done, self.length, tensors.step)
+            else:
+                windows += count_windows(lengths, self.length, tensors.step)
             if limit is not None and windows >= limit:
                 return limit
         return windows
@@ -160,19 +152,14 @@ class RawText:
             stops = np.cumsum(lengths[chosen]).tolist()
             for start, stop in zip([0, *stops], stops, strict=False):
                 yield windower.add(tokens[start:stop])
-                if stop != stops[-1] or not result.unfinished:
-                    windower.end()
+                windower.end()
 
     def _results(self, order: Iterable[int]) -> Iterator[tuple[Unit, UnitResult]]:
         """The units of the files in this order, tokenized; raises AuditError."""
         converter = UnitConverter(
             Converter(self.section, AUDITED, self.tokenizer), partial(divided, section=self.section)
         )
-        wanted = (
-            (file, number, _unaudited(unit))
-            for file in order
-            for number, unit in enumerate(units([self.files[file]], self.section))
-        )
+        wanted = ((file, number, _unaudited(unit)) for file in order for number, unit in enumerate(self._units(file)))
         # One thread pool for all files, since an engine lives as long as its thread.
         with (
             ThreadPoolExecutor(self.threads, thread_name_prefix="text-stream") as pool,
@@ -182,9 +169,19 @@ class RawText:
                 if result.differences:
                     message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
-                self.tally.add(file, number, unit, result, self._chosen(unit, result), self.tokenizer.spelt_bytes)
+                self.tally.add(file, number, result, self._chosen(unit, result), self.tokenizer.spelt_bytes)
                 if len(result.keys):
                     yield unit, result
+
+    def _units(self, file: int) -> Iterator[Unit]:
+        where = self._places
+        return placed_units(
+            [self.files[file]], self.section, Places(where.starts[file:], where.total) if where else None
+        )
+
+    @cached_property
+    def _places(self) -> Places | None:
+        return find_places(self.files, self.section)
 
     def _chosen(self, unit: Unit, result: UnitResult) -> npt.NDArray[np.bool_]:
         """Which documents of a unit are of the split."""
@@ -201,7 +198,7 @@ class RawText:
 
 def _unaudited(unit: Unit) -> Unit:
     """The unit without its mark as first of all: only non-repeated records can be audited."""
-    return replace(unit, detail={"first": False})
+    return replace(unit, detail={**unit.detail, "first": False})
 
 
 class Windower:

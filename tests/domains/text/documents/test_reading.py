@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import io
-import tarfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.text.documents import reading
-from outofcore.domains.text.documents.reading import LINES, Reader, Scout, division
+from outofcore.domains.text.documents.reading import LINES, Reader, division, parts_of
 from outofcore.domains.text.params import SourceSection
-from outofcore.raw.files import RawFile
 
 SEPARATORS = st.sampled_from(["\n\n", "\n", "aba", "<|end|>", "\n---\n", "ab", "\r\n\r\n", "aa"])
 DATA = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r", b"\r\n", b"---", b"<|end|>", b"x"]), max_size=30).map(
@@ -39,17 +35,33 @@ def test_a_file_is_one_document_by_default_and_a_line_ends_with_lf():
     assert LINES.split(b"a\n\nb\r\nc") == [(0, 1), (3, 5), (6, 7)]
 
 
-@given(data=DATA, separator=SEPARATORS, size=st.integers(1, 9))
-def test_documents_are_the_same_however_the_stream_is_read(data, separator, size):
-    divided = division(SourceSection(separator=separator))
-    patch = pytest.MonkeyPatch()
-    with patch.context() as context:
-        context.setattr(reading, "BLOCK_BYTES", size)
-        reader = Reader(io.BytesIO(data))
-        found = []
-        while reader.position < len(data):
-            found.append(b"".join(reader.document(divided)))
-    assert [document for document in found if document] == expected(data, separator)
+@given(text=st.lists(st.sampled_from(["a", "\n", "\r\n", " ", "\n\n", "é", "中", "😀"]), max_size=80).map("".join))
+def test_a_text_is_divided_between_characters_into_bounded_parts(text):
+    data = text.encode()
+    parts = [data[start:stop] for start, stop in parts_of(data, 16)]
+    assert b"".join(parts) == data
+    assert all(len(part) <= 16 for part in parts)
+    assert all(len(part) > 4 for part in parts[:-1])
+    for part in parts:
+        part.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("one line\ntwo\n\nthree\nfour five", "one line\ntwo\n\n"),
+        ("one line\r\ntwo\r\n\r\nthree four", "one line\r\ntwo\r\n\r\n"),
+        ("one line and more\nthree four five", "one line and more\n"),
+        ("one line and more three four five", "one line and more"),
+        ("x" * 40, "x" * 20),
+        ("é" * 20, "é" * 10),
+        ("one\nline and more three four five", "one\nline and more"),
+    ],
+)
+def test_a_blank_line_is_best_then_a_line_then_a_word(text, first):
+    data = text.encode()
+    start, stop = parts_of(data, 20)[0]
+    assert data[start:stop].decode() == first
 
 
 def test_bytes_given_back_are_read_again():
@@ -61,22 +73,3 @@ def test_bytes_given_back_are_read_again():
     assert reader.read(9) == b"5"
     assert reader.read(9) == b"6789"
     assert reader.read(9) == b""
-
-
-def test_a_scout_goes_on_through_an_archive(tmp_path: Path):
-    path = tmp_path / "a.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for number in range(4):
-            content = f"member {number} ".encode() * 1000
-            entry = tarfile.TarInfo(f"{number}.txt")
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    file = RawFile("a.tar.gz", path, path.stat().st_size)
-    with Scout([file], (".txt",)) as scout:
-        assert scout.at(0, 1, 9).read(8) == b"member 1"
-        assert scout.at(0, 1, 90).read(8) == b"member 1"
-        assert scout.at(0, 3, 0).read(8) == b"member 3"
-        with pytest.raises(AssertionError, match="expected to read on at byte 3, is at 8"):
-            scout.at(0, 3, 3)
-        with pytest.raises(AssertionError, match="expected to read on at byte 99999"):
-            scout.at(0, 3, 99_999)

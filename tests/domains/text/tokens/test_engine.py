@@ -14,8 +14,7 @@ from outofcore.domains.text.tokens import engine as engines
 from outofcore.domains.text.tokens.engine import PROBES, FastEngine, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, reporting_panics
 from tests.domains.text.conftest import PROSE
-from tests.domains.text.families import END, FAMILIES
-from tests.domains.text.tokens.test_cuts import HOSTILE
+from tests.domains.text.families import END, FAMILIES, HOSTILE
 
 
 def split(ids, lengths):

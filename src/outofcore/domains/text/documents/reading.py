@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, NamedTuple, Self, cast
+from itertools import pairwise
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.text.documents.long import PartOfDocument
 from outofcore.domains.text.documents.parquet import values
 from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
@@ -17,15 +17,12 @@ from outofcore.errors import RawInputError
 from outofcore.raw.blocks import read_block
 from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import Member, RawFile, plain_name
-from outofcore.raw.streams import transcoded
+from outofcore.raw.files import Member, plain_name
 from outofcore.raw.unit import raw_size
 
 BLOCK_BYTES = 2 << 20
-WHOLE_BYTES = 4 << 20
-"""A plain text up to this many raw bytes is read whole; a longer one is surveyed first, then read in pieces."""
 RECORD_BYTES = 16 << 20
-"""Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
+"""Bytes of the longest line of JSON and the longest value of Parquet."""
 
 Format = Literal["text", "lines", "values", "json", "nothing"]
 TABLES = (".csv", ".tsv", ".feather")
@@ -107,65 +104,39 @@ class Reader:
         self.position -= len(block)
         self.offset -= raw_size(block, self.encoding)
 
-    def document(self, division: Division | None) -> Iterator[bytes]:
-        """The raw bytes of the document that begins here, in parts; its separator is consumed."""
-        buffer = b""
-        while True:
-            fresh = self.read(BLOCK_BYTES)
-            buffer += fresh
-            document, separator, rest = buffer.partition(division.separator) if division else (buffer, b"", b"")
-            if separator:
+    def skip_line(self) -> int:
+        """Pass over the line that begins here; returns its bytes."""
+        size = 0
+        while fresh := self.read(BLOCK_BYTES):
+            line, end, rest = fresh.partition(LINES.separator)
+            size += len(line)
+            if end:
                 self.give_back(rest)
-                yield document
-                return
-            if not fresh:
-                if buffer:
-                    yield buffer
-                return
-            # A separator may begin in the part that is kept.
-            done = len(buffer) - (len(division.separator) if division else 0)
-            if done > 0:
-                yield buffer[:done]
-                buffer = buffer[done:]
+                break
+        return size
 
 
-class Scout:
-    """Reads raw files, one after the other, at ascending places; each is opened on first use, once.
+def line_end(text: bytes, least: int, most: int) -> int:
+    """The last place in ``least < place <= most`` where a text is best divided.
 
-    The key and cuts of a long document must be known before its first piece is sent; an archive cannot seek back, so a
-    second reader looks ahead.
+    After a blank line, else after the end of a line, else before a space, else between two characters.
     """
+    for marks in ((b"\n\n", b"\n\r\n"), (b"\n",), (b" ",)):
+        places = [(place, mark) for mark in marks if (place := text.rfind(mark, least, most)) > least]
+        if places:
+            place, mark = max(places)
+            return place if mark == b" " else place + len(mark)
+    while most > least + 1 and text[most : most + 1] and text[most] & 0xC0 == 0x80:
+        most -= 1
+    return most
 
-    def __init__(self, files: Sequence[RawFile], suffixes: tuple[str, ...]) -> None:
-        self._files = files
-        self._suffixes = suffixes
-        self._members: Generator[Member] | None = None
-        self._reader: Reader | None = None
-        self._source = self._number = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._members is not None:
-            self._members.close()
-
-    def at(self, source: int, member: int, position: int) -> Reader:
-        """A reader at a position in the member with this number, in archive order from 0, of the file with this one."""
-        if self._members is None or self._source != source:
-            self.__exit__()
-            self._members = cast("Generator[Member]", self._files[source].members(self._suffixes))
-            self._reader, self._source, self._number = None, source, -1
-        while self._reader is None or self._number < member:
-            self._reader = Reader(*transcoded(next(self._members).stream))
-            self._number += 1
-        while (missing := position - self._reader.position) > 0 and self._reader.read(min(BLOCK_BYTES, missing)):
-            pass
-        if missing:
-            path, place = self._files[source].path, self._reader.position
-            message = f"{path}: expected to read on at byte {position}, is at {place}"
-            raise AssertionError(message)
-        return self._reader
+def parts_of(text: bytes, limit: int) -> list[tuple[int, int]]:
+    """Start and stop of the documents of at most ``limit`` bytes into which a text is divided."""
+    stops = [0]
+    while len(text) - stops[-1] > limit:
+        stops.append(line_end(text, stops[-1] + limit // 2, stops[-1] + limit))
+    return list(pairwise([*stops, len(text)]))
 
 
 class Contents(NamedTuple):
@@ -174,7 +145,7 @@ class Contents(NamedTuple):
     kind: Format  # whole documents; "nothing" where the first document was rejected
     marks: int = 0  # byte-order marks that were dropped before it
     lengths: npt.NDArray[np.int64] | None = None  # of values
-    part: PartOfDocument | None = None  # instead of whole documents
+    divided: bool = False  # whether the text of its last document goes on in the next stretch
 
 
 NOTHING = Contents("nothing")
@@ -209,7 +180,7 @@ class OpenMember:
         self.division = LINES if self.kind == "lines" else division(source)
         # In JSON a byte-order mark is never text, and one of UTF-16 is not read.
         self.marks = int(self.reader.offset > raw_size(head, self.reader.encoding))
-        if marked and (self.kind == "lines" or source.bom == "strip"):
+        if marked:
             self.marks, head = 1, head.removeprefix(BOM)
         self.reader.give_back(head)
 
@@ -236,31 +207,44 @@ class OpenMember:
         has_text = is_object and any(f'"{key}"'.encode() in line for key in (column, column.split(".")[-1]))
         return "lines" if has_text else "text"
 
-    def documents(self) -> Iterator[tuple[int, bytes | None, npt.NDArray[np.int64] | None]]:
-        """Consecutive whole documents, about two megabytes at a time: offset, bytes, and lengths of values.
+    def documents(self) -> Iterator[tuple[int, bytes | None, Contents]]:
+        """Consecutive whole documents, about two megabytes at a time: offset, bytes, and what they are.
 
-        The offset is that of the first byte, in Parquet that of the first row. Of a document that is too long there are
-        no bytes, and the caller reads it before it requests the next ones.
+        The offset is that of the first byte, in Parquet that of the first row. A plain text that is too long comes in
+        several documents. Of a line that is too long there are no bytes, and the caller skips it before it requests
+        the next ones. Byte-order marks count with the first.
         """
+        marks = self.marks
+        for offset, payload, lengths, divided in self._documents():
+            yield offset, payload, Contents(self.kind, marks, lengths, divided)
+            marks = 0
+
+    def _documents(self) -> Iterator[tuple[int, bytes | None, npt.NDArray[np.int64] | None, bool]]:
         if self.kind == "values":
             member = self._member
-            yield from member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
+            read = member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
+            for row, texts, lengths in read:
+                yield row, texts, lengths, False
             return
         if self.kind == "json":
             return
-        reader, divided = self.reader, self.division
-        limit = WHOLE_BYTES if self.kind == "text" else RECORD_BYTES
+        reader, division = self.reader, self.division
+        limit, mark = self._source.longest_document, len(division.separator) if division else 0
         waiting, start = b"", reader.position
         while fresh := reader.read(BLOCK_BYTES):
             waiting += fresh
-            end = divided.end_of_last(waiting) if divided else 0
-            if end:
-                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None
+            if end := division.end_of_last(waiting) if division else 0:
+                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None, False
                 waiting = waiting[end:]
-            if len(waiting) > limit:
+            # A separator may begin before the limit and end behind it.
+            while self.kind == "text" and len(waiting) > limit + mark:
+                end = line_end(waiting, limit // 2, limit)
+                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None, True
+                waiting = waiting[end:]
+            if self.kind == "lines" and len(waiting) > RECORD_BYTES:
                 reader.give_back(waiting)
                 waiting = b""
-                yield reader.offset, None, None
+                yield reader.offset, None, None, False
         # An empty file is an empty document.
-        if waiting or (divided is None and reader.position == start):
-            yield reader.offset - raw_size(waiting, reader.encoding), waiting, None
+        if waiting or (division is None and reader.position == start):
+            yield reader.offset - raw_size(waiting, reader.encoding), waiting, None, False

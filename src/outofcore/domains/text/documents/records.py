@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from outofcore.domains.text.documents.long import invalid, too_long_or_short
-from outofcore.domains.text.documents.reading import NOTHING, RECORD_BYTES, Contents, division, value_of
+from outofcore.conversion.splits import SPLITS
+from outofcore.domains.sections import SplitSection
+from outofcore.domains.text.documents.reading import (
+    NOTHING,
+    RECORD_BYTES,
+    Contents,
+    division,
+    line_end,
+    parts_of,
+    value_of,
+)
 from outofcore.domains.text.documents.utf8 import first_wrong_byte
 from outofcore.domains.text.params import FilterSection, TextSection
-from outofcore.raw.unit import Reject, Stretch, Unit
+from outofcore.raw.unit import KEY_BYTES, Reject, Stretch, Unit, raw_size
 
 # Below this many bytes, building a table does not pay off.
 _TABLE_BYTES = 4096
+# A split by place ends at the end of a line within this many bytes.
+EDGE_BYTES = 16 << 10
 
 
 @dataclass
@@ -29,72 +42,133 @@ class Documents:
     texts: list[bytes] = field(default_factory=list)  # UTF-8
     offsets: list[int] = field(default_factory=list)  # first byte in the decompressed file, or row of a Parquet file
     files: list[int] = field(default_factory=list)  # each one's, as an index into the unit's
+    splits: list[str] = field(default_factory=list)  # each one's, where they are split by place
     rejects: list[Reject] = field(default_factory=list)
+    divisions: int = 0  # of texts into documents
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        """Leave out the others."""
+        for name in ("texts", "offsets", "files", "splits"):
+            setattr(self, name, list(compress(getattr(self, name), kept)))
+
+
+Span = tuple[int, int]
+"""Start and stop, in bytes."""
+
+
+def keys_of(texts: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+    """The key of each document: the first 16 bytes of the SHA-256 of its text, (documents, 16)."""
+    joined = b"".join(hashlib.sha256(text).digest()[:KEY_BYTES] for text in texts)
+    return np.frombuffer(joined, np.uint8).reshape(-1, KEY_BYTES)
 
 
 def read_documents(unit: Unit, section: TextSection) -> Documents:
-    """Read the whole documents of a unit."""
+    """Read the documents of a unit; longer texts are divided."""
     documents = Documents()
     for file, stretch in enumerate(unit.stretches):
-        for offset, raw in _raw_texts(unit.payload, stretch, section):
-            found = raw if isinstance(raw, Reject) else _checked(raw, offset, section.filters)
-            if isinstance(found, Reject):
-                documents.rejects.append(replace(found, file=file))
+        contents: Contents = stretch.detail or NOTHING
+        documents.divisions += contents.divided
+        for offset, span, text in _raw_texts(unit.payload, stretch, contents, section):
+            if not isinstance(text, Reject) and (wrong := first_wrong_byte(text)) >= 0:
+                text = Reject(reason="invalid_utf8", offset=offset, detail=f"byte {wrong} of the document")
+            if isinstance(text, Reject):
+                documents.rejects.append(replace(text, file=file))
                 continue
-            documents.texts.append(found)
-            documents.offsets.append(offset)
-            documents.files.append(file)
+            parts = [(part, "") for part in parts_of(text, section.source.longest_document)]
+            if "place" in unit.detail:
+                parts = list(_by_place(text, parts, span, unit.detail["place"], section.splits))
+            documents.divisions += len(parts) - 1
+            for (start, stop), split in parts:
+                place = offset + (raw_size(text[:start], stretch.encoding) if contents.kind == "text" else 0)
+                if reject := _filtered(stop - start, place, section.filters):
+                    documents.rejects.append(replace(reject, file=file))
+                    continue
+                documents.texts.append(text[start:stop])
+                documents.offsets.append(place)
+                documents.files.append(file)
+                documents.splits += [split] if split else []
     return documents
 
 
-def _checked(text: bytes, offset: int, filters: FilterSection) -> bytes | Reject:
-    if (wrong := first_wrong_byte(text)) >= 0:
-        return invalid(wrong, offset)
-    return too_long_or_short(len(text), filters, offset) or text
+def _by_place(
+    text: bytes, parts: Sequence[tuple[Span, str]], span: Span, place: tuple[int, int], splits: SplitSection
+) -> Iterator[tuple[Span, str]]:
+    """The parts of a text, divided where a split ends, each with its split.
+
+    ``span`` is what the text takes of the unit's payload, ``place`` the bytes before the unit and those of all.
+    """
+    before, total = place
+    _, val, test = splits.expected
+    edges = [round(total * (1 - val - test)), round(total * (1 - test))]
+    size = max(1, span[1] - span[0])
+    for (start, stop), _ in parts:
+        # Of a record the payload has more than the text: edges are moved in proportion.
+        first, last = (before + span[0] + at * size / max(1, len(text)) for at in (start, stop))
+        split, begin = sum(edge <= first for edge in edges), start
+        for edge in sorted(set(edges)):
+            if first < edge < last:
+                at = start + int((edge - first) / (last - first) * (stop - start))
+                at = line_end(text, max(begin, at - EDGE_BYTES), at) if at > begin else begin
+                if at > begin:
+                    yield (begin, at), SPLITS[split]
+                split, begin = sum(other <= edge for other in edges), at
+        if begin < stop or start == stop:
+            yield (begin, stop), SPLITS[split]
 
 
-def _raw_texts(payload: bytes, stretch: Stretch, section: TextSection) -> Iterator[tuple[int, bytes | Reject]]:
-    """Offset of each document of a stretch, with its text or its reject."""
-    contents: Contents = stretch.detail or NOTHING
+def _filtered(size: int, offset: int, filters: FilterSection) -> Reject | None:
+    if size < filters.min_bytes:
+        return Reject(reason="too_short", offset=offset, detail=f"{size} bytes")
+    if filters.max_bytes is not None and size > filters.max_bytes:
+        return Reject(reason="too_long", offset=offset, detail=f"{size} bytes")
+    return None
+
+
+def _raw_texts(
+    payload: bytes, stretch: Stretch, contents: Contents, section: TextSection
+) -> Iterator[tuple[int, Span, bytes | Reject]]:
+    """Offset of each document of a stretch, what it takes of the payload, and its text or its reject."""
     own = payload[stretch.start : stretch.stop]
     if contents.kind == "lines":
         yield from texts_of_lines(payload, stretch, section.source.text_column)
     elif contents.kind == "values":
         assert contents.lengths is not None
-        yield from _values(own, contents.lengths.tolist(), stretch.offset)
+        yield from _values(payload, stretch, contents.lengths.tolist())
     elif contents.kind == "text":
         divided = division(section.source)
         pieces = divided.split(own) if divided else [(0, len(own))]
         offsets = stretch.offsets(payload, stretch.start + np.array([start for start, _ in pieces], np.int64))
         for (start, stop), offset in zip(pieces, offsets.tolist(), strict=True):
-            yield offset, own[start:stop]
+            yield offset, (stretch.start + start, stretch.start + stop), own[start:stop]
 
 
-def _values(payload: bytes, lengths: Sequence[int], first: int) -> Iterator[tuple[int, bytes | Reject]]:
-    place = 0
-    for row, length in enumerate(lengths, first):
+def _values(payload: bytes, stretch: Stretch, lengths: Sequence[int]) -> Iterator[tuple[int, Span, bytes | Reject]]:
+    place = stretch.start
+    for row, length in enumerate(lengths, stretch.offset):
+        span = place, place + max(length, 0)
         if length < 0:
-            yield row, Reject(reason="no_text", offset=row, detail="null")
+            yield row, span, Reject(reason="no_text", offset=row, detail="null")
         elif length > RECORD_BYTES:
-            yield row, Reject(reason="too_large", offset=row, detail=f"a value of {length} bytes")
+            yield row, span, Reject(reason="too_large", offset=row, detail=f"a value of {length} bytes")
         else:
-            yield row, payload[place : place + length]
-        place += max(length, 0)
+            yield row, span, payload[slice(*span)]
+        place = span[1]
 
 
-def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tuple[int, bytes | Reject]]:
-    """Offset of each line that is not blank, with its text or its reject."""
+def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tuple[int, Span, bytes | Reject]]:
+    """Offset of each line that is not blank, its place in the payload, and its text or its reject."""
     own = payload[stretch.start : stretch.stop]
     starts, stops = _line_bounds(own)
     texts = _as_table(own, column, starts, stops) if len(own) > _TABLE_BYTES and "." not in column else None
     offsets = stretch.offsets(payload, stretch.start + starts).tolist()
+    spans = list(zip((stretch.start + starts).tolist(), (stretch.start + stops).tolist(), strict=True))
     if texts is not None:
-        yield from zip(offsets, texts, strict=True)
+        yield from zip(offsets, spans, texts, strict=True)
         return
-    for offset, start, stop in zip(offsets, starts.tolist(), stops.tolist(), strict=True):
-        line = own[start:stop]
+    for offset, span in zip(offsets, spans, strict=True):
+        line = payload[slice(*span)]
         if not line.isspace():
-            yield offset, _text_of(line, column, offset)
+            yield offset, span, _text_of(line, column, offset)
 
 
 def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

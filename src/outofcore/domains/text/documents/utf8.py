@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import pyarrow as pa
 
@@ -32,36 +30,3 @@ def _is_utf8(raw: bytes) -> bool:
     except pa.ArrowException:
         return False
     return True
-
-
-def whole_characters(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Move cuts of a text out of characters."""
-    rest = b""
-    for part in parts:
-        block = rest + part
-        end = _without_unfinished(block)
-        rest = block[end:]
-        if end:
-            yield block[:end]
-    if rest:
-        yield rest
-
-
-def _without_unfinished(block: bytes) -> int:
-    """Length of the block without a last character that may be unfinished."""
-    for back in range(1, min(4, len(block)) + 1):
-        byte = block[-back]
-        if byte >= 0xC0:
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return len(block) - back if back < length else len(block)
-        if byte < 0x80:
-            break
-    return len(block)
-
-
-def characters(text: bytes) -> int:
-    """Number of code points of valid UTF-8: its bytes that do not continue a character."""
-    if text.isascii():
-        return len(text)
-    # As signed numbers, continuation bytes (0x80 to 0xBF) are those below -64.
-    return int(np.count_nonzero(np.frombuffer(text, np.int8) >= -64))

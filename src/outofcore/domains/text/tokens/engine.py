@@ -46,8 +46,6 @@ MOST_OVERLAPS = 4096
 class Engine(Protocol):
     """Gives the same ids as ``tokenizers``."""
 
-    longest: int  # most bytes per text, which bounds memory
-
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
         """Concatenated ids of texts (valid UTF-8), and their number per text."""
         ...
@@ -56,16 +54,9 @@ class Engine(Protocol):
         """Ids of one short text."""
         ...
 
-    def check(self, text: bytes) -> None:
-        """Raise EncodingError at a text that cannot be encoded, in a fraction of the time."""
-        ...
-
 
 class ReferenceEngine:
     """``tokenizers`` itself."""
-
-    # It takes about 500 bytes of memory per token.
-    longest = 4 << 20
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -78,17 +69,12 @@ class ReferenceEngine:
     def ids(self, text: bytes) -> list[int]:
         return self._tokenizer.encode(text.decode())
 
-    def check(self, text: bytes) -> None:
-        self._tokenizer.find_added_tokens(text.decode())
-
 
 class FastEngine:
     """``gigatoken``, one instance per thread, as an instance serves one call at a time.
 
     Texts at which it fails are done by ``tokenizers``.
     """
-
-    longest = 16 << 20
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         content = json.loads(tokenizer.plain)
@@ -112,9 +98,6 @@ class FastEngine:
     def ids(self, text: bytes) -> list[int]:
         ids: list[int] = self.encode([text])[0].tolist()
         return ids
-
-    def check(self, text: bytes) -> None:
-        """It fails at no text at which ``tokenizers`` does, else it would not be used."""
 
     def attempt(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
         """As :meth:`encode`, but raises EncodingError."""

@@ -12,11 +12,9 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from outofcore.display.bar import Bar
-from outofcore.domains.text.documents.reading import Contents, OpenMember
+from outofcore.domains.text.documents.reading import OpenMember
 from outofcore.domains.text.documents.records import read_documents
-from outofcore.domains.text.documents.utf8 import first_wrong_byte, whole_characters
 from outofcore.domains.text.params import SUFFIXES, TextSection
-from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.errors import ParamsError
 from outofcore.raw.cutting import MemberText
@@ -117,59 +115,37 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
 
     In chunks of at most 64 KiB that end with a document or a word.
     """
-    cutter = Cutter(lambda _: [], safe=True)
     total = sum(file.bytes for file in files)
     for file in files:
         # A dataset, which is a file of its own, states no size.
         left = -(-SAMPLE_BYTES * file.bytes // total) if total else SAMPLE_BYTES
         for document in texts(file, section):
-            waiting = bytearray()
-            for block in document:
-                waiting += block[:left]
-                left -= min(left, len(block))
-                while len(waiting) > CHUNK_BYTES + 4:
-                    cut = cutter.last(waiting, 0, CHUNK_BYTES) or CHUNK_BYTES
-                    yield waiting[:cut].decode(errors="ignore")
-                    del waiting[:cut]
-                if not left:
-                    break
+            waiting = document[:left]
+            left -= len(waiting)
+            while len(waiting) > CHUNK_BYTES + 4:
+                cut = max(0, waiting.rfind(b" ", 0, CHUNK_BYTES)) or CHUNK_BYTES
+                yield waiting[:cut].decode(errors="ignore")
+                waiting = waiting[cut:]
             yield waiting.decode(errors="ignore")
             if not left:
                 break
 
 
-def texts(file: RawFile, section: TextSection) -> Iterator[Iterator[bytes]]:
-    """Each document in blocks of whole characters, to be consumed before the next document is requested.
-
-    An invalid or truncated document ends where the problem appears.
-    """
+def texts(file: RawFile, section: TextSection) -> Iterator[bytes]:
+    """The documents of a file."""
     for member in file.members(SUFFIXES):
         with suppress(DamagedInput):  # unreadable input is counted by the conversion
             yield from _of_member(member, section)
 
 
-def _of_member(member: Member, section: TextSection) -> Iterator[Iterator[bytes]]:
+def _of_member(member: Member, section: TextSection) -> Iterator[bytes]:
     text = MemberText(0, member.name, member.name, 0, *transcoded(member.stream), member)
     opened = OpenMember(text, section.source)
-    for offset, payload, lengths in opened.documents():
+    for offset, payload, contents in opened.documents():
         if payload is None:
-            parts = opened.reader.document(opened.division)
-            if opened.kind == "text":
-                yield _valid(parts)
-            for _ in parts:
-                pass
+            opened.reader.skip_line()
             continue
-        unit = text.unit(offset, payload, detail=Contents(opened.kind, lengths=lengths))
-        for document in read_documents(unit, section).texts:
-            yield iter((document,))
-
-
-def _valid(parts: Iterator[bytes]) -> Iterator[bytes]:
-    with suppress(DamagedInput):
-        for block in whole_characters(parts):
-            if first_wrong_byte(block) >= 0:
-                return
-            yield block
+        yield from read_documents(text.unit(offset, payload, detail=contents), section).texts
 
 
 def _gpt2(section: TextSection) -> str:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import tokenizers
 
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.tokens.cuts import cuttable
 from outofcore.errors import ParamsError, RawInputError
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -74,12 +73,6 @@ class Tokenizer:
         return self._vocabulary[token]
 
     @cached_property
-    def cuttable(self) -> bool:
-        """Whether safe cuts of long texts are known; see :mod:`outofcore.domains.text.tokens.cuts`."""
-        # An end of one character may be in any text: only documents that are read whole can be refused for it.
-        return len(self.end_of_document or "none") > 1 and cuttable(self._content)
-
-    @cached_property
     def spelt_bytes(self) -> npt.NDArray[np.int64]:
         """UTF-8 bytes that each id spells, (size,); none for the tokens around a document.
 
@@ -116,10 +109,6 @@ class Tokenizer:
         spelt = {number for token, number in self._special.items() if token != self._unknown or token in text}
         return ids if spelt.isdisjoint(ids) else _ids(self._encoder_without_special, text)
 
-    def find_added_tokens(self, text: str) -> None:
-        """Split a text at the added tokens, as :meth:`encode` begins; raises EncodingError at what makes it fail."""
-        _ids(self._splitter, text)
-
     @cached_property
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(self.json)
@@ -154,14 +143,6 @@ class Tokenizer:
         content = json.loads(self.plain)
         for token in self._special:
             content = _without(content, token)
-        return _encoder(_dumped(content))
-
-    @cached_property
-    def _splitter(self) -> Any:
-        content = json.loads(self.plain)
-        if content["model"].get("merges") != []:  # else it is as fast, and may fail at a character
-            model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-            content |= {"model": model, "pre_tokenizer": None}
         return _encoder(_dumped(content))
 
     @cached_property
