@@ -122,8 +122,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "none": "6987efb12c864630089067830334ec612ab70e758fb164cf728de67685aa7f43",
         },
         4: {
-            "zstd": "a457d24003cbef50ffc45fefb0cc4aa54f953821fdd0687f0203ff1969373961",
-            "none": "7fb6de214c60721b2136df659cf0005bbc62b52168f288ccb9a01456fbee0e42",
+            "zstd": "2c6be6f538cf631c0c9fd22101d5304e5cef93236015c6b7835209d5402a8f9d",
+            "none": "7149fee42d375089ecae1a0f2a0d896d1a809caa24cff6e6fdc7b2daf487c305",
         },
     },
 }

@@ -53,18 +53,13 @@ def held(times, centre):
 @pytest.mark.parametrize("kind", ["h5", "npz", "npy", "zarr"])
 def test_time_may_be_any_axis_of_what_has_a_clock(clocked, tmp_path, kind):
     settings = {"names": TRACES, "bin_width": WIDTH, "stimulus_dtype": "float32"}
-    clocked["running"] = clocked["running"][:, None]
-    turned = {
-        "stim": np.moveaxis(clocked["stim"], 0, 2),
-        "traces": clocked["traces"].T,
-        "running": clocked["running"].T,
-    }
+    turned = {"stim": np.moveaxis(clocked["stim"], 0, 2), "traces": clocked["traces"].T}
     for name in ("plain", "turned"):
         (tmp_path / name).mkdir()
     plain = convert(save_session("npz", tmp_path / "plain", clocked), **settings)
     turned = {name: np.ascontiguousarray(array) for name, array in turned.items()}
     folder = save_session(kind, tmp_path / "turned", clocked | turned)
-    result = convert(folder, time_axis={"stimulus": 2, "responses": 1, "behavior": 1}, **settings)
+    result = convert(folder, time_axis={"stimulus": 2, "responses": 1}, **settings)
     for name, rows in plain.only.rows.items():
         assert np.array_equal(result.only.rows[name], rows), name
 

@@ -78,12 +78,10 @@ class UnitCondition(Section):
 
 
 class AxisSection(Section):
-    """Which axis is time, for files that do not keep it first."""
+    """Which axis is time, for files that do not keep it first; of other arrays it is the first."""
 
     stimulus: int = Field(0, ge=0, le=7)
     responses: int = Field(0, ge=0, le=1)
-    behavior: int = Field(0, ge=0, le=1)
-    valid: int = Field(0, ge=0, le=1)
 
 
 class ResampleSection(Section):

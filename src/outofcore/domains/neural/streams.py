@@ -232,7 +232,7 @@ def _table(
     name = getattr(source.names, field)
     if name is None:
         return None
-    array = arrays.get(field) or find_array(recording, field, name, getattr(source.time_axis, field))
+    array = arrays.get(field) or find_array(recording, field, name, getattr(source.time_axis, field, 0))
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
         raise SessionError(message, reason="wrong_shape")
@@ -271,4 +271,5 @@ def _turned(message: str, array: RecordedArray, expected: int, name: str) -> str
     if expected not in array.shape[1:]:
         return f"{message}: they are not of one recording"
     axis = array.shape.index(expected)
-    return f"{message}: {name!r} has shape {array.shape}; if its axis {axis} is time, set source.time_axis"
+    remedy = f"if its axis {axis} is time, set source.time_axis or save it the other way"
+    return f"{message}: {name!r} has shape {array.shape}; {remedy}"
