@@ -24,7 +24,7 @@ from outofcore.domains.go.play.oracle import main_line
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule
 from outofcore.domains.go.sgf.names import NameRule
 from outofcore.domains.go.sgf.pieces import cut
-from outofcore.domains.go.sgf.reader import ADD_BLACK, read_games
+from outofcore.domains.go.sgf.reader import ADD_BLACK, read_main_lines
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
 from tests.domains.go.games import Converted, convert
@@ -109,7 +109,7 @@ def test_games_and_main_lines_are_those_of_sgfmill(real_data: Path) -> None:
     for text in texts:
         end = 0
         for piece in cut(io.BytesIO(text).read, 1 << 23):
-            games = read_games(piece.payload, piece.starts, piece.ends)
+            games = read_main_lines(piece.payload, piece.starts, piece.ends)
             for number, start in enumerate((piece.offset + piece.starts).tolist()):
                 end = tokenise(text, end)[1]
                 assert end == piece.offset + piece.ends[number]

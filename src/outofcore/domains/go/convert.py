@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.params import FilterSection, GoSection
+from outofcore.domains.go.columns import PROPERTIES, Header, columns
+from outofcore.domains.go.filters import FilterSection, Rejection, is_unranked, refusal
+from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, Played, PlayResult, Rules, replay
-from outofcore.domains.go.schema import TO_PLAY, schema
-from outofcore.domains.go.sgf import encoding, meaning
-from outofcore.domains.go.sgf.header import OPENING, Header, Rejection, columns, openings, read_header, refusal
+from outofcore.domains.go.schema import TO_PLAY
+from outofcore.domains.go.sgf import encoding
 from outofcore.domains.go.sgf.names import decode
+from outofcore.domains.go.sgf.opening import OPENING, openings
 from outofcore.domains.go.sgf.pieces import Piece
-from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, MainLines, ReadResult, read_games
+from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, read_main_lines
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.raw.keys import keys_of
@@ -57,12 +59,6 @@ class Converter:
 
     section: GoSection
     rate: AuditRate
-
-    @cached_property
-    def _dtypes(self) -> dict[str, Any]:
-        """Types of the columns of games."""
-        fields = schema(self.section).sequences
-        return {field.name: object if field.dtype == "string" else field.dtype for field in fields}
 
     def __call__(self, unit: Unit) -> UnitResult:
         cut, pieces, counts = cut_games(unit), pieces_of(unit), Counter[str]()
@@ -104,7 +100,7 @@ class Converter:
                 "first_player": played.state[played.rows[kept, 0], TO_PLAY].astype(np.int8),
                 "alternating": played.alternating[kept],
                 "offset": cut.offsets[kept],
-                **columns(chosen, self._dtypes),
+                **columns(chosen),
                 **_labels(unit, pieces, cut.file[kept]),
             },
             keys=keys,
@@ -139,13 +135,14 @@ class Converter:
                 refused[number] = (ReadResult(status[number]).name.lower(), f"at byte {where}")
             else:
                 own = slice(number * width, (number + 1) * width)
-                values = [
-                    payload[begin:end] if begin >= 0 else b"" for begin, end in zip(begins[own], ends[own], strict=True)
-                ]
+                values = {
+                    name: payload[begin:end] if begin >= 0 else b""
+                    for name, begin, end in zip(PROPERTIES, begins[own], ends[own], strict=True)
+                }
                 opening = facts[number * len(OPENING) : (number + 1) * len(OPENING)]
                 fox = b"foxwq" in text.game(number)
-                header = read_header(values, opening, utf16=utf16[number], codec=cut.codecs.get(number, ""), fox=fox)
-                why = refusal(header, values, filters)
+                header = Header(values, opening, utf16=utf16[number], codec=cut.codecs.get(number, ""), fox=fox)
+                why = refusal(header, filters)
                 if why is None:
                     headers[number] = header
                 else:
@@ -211,7 +208,7 @@ def _read(unit: Unit, cut: CutGames, counts: Counter[str]) -> tuple[_Text, MainL
                 changed[own] = encoding.masked(unit.payload[own], codec)
         syntax = bytes(changed)
     text = _Text(unit.payload, starts, ends, syntax)
-    games = read_games(syntax, starts, ends)
+    games = read_main_lines(syntax, starts, ends)
     others: dict[int, bytes] = {}
     for number in np.flatnonzero(games.status != _READ).tolist():
         clear = None if number in codecs else oracle.rewritten(text.game(number))
@@ -220,7 +217,7 @@ def _read(unit: Unit, cut: CutGames, counts: Counter[str]) -> tuple[_Text, MainL
             others[number] = clear
     if others:
         text = text.with_games(others)
-        games = read_games(text.syntax, text.starts, text.ends)
+        games = read_main_lines(text.syntax, text.starts, text.ends)
     return text, games
 
 
@@ -261,8 +258,8 @@ def _illegal(games: MainLines, played: Played) -> dict[int, Rejection]:
 
 def _unrated_passed(headers: Sequence[Header], filters: FilterSection) -> npt.NDArray[np.bool_]:
     """Which games have a player without a rank, although a lowest one is set."""
-    unranked = [meaning.UNKNOWN_RANK in (header.black_rank, header.white_rank) for header in headers]
-    return np.array(unranked, np.bool_) & (filters.min_rank is not None and filters.unknown_rank == "keep")
+    unranked = np.array([is_unranked(header) for header in headers], np.bool_)
+    return unranked & (filters.min_rank is not None and filters.unknown_rank == "keep")
 
 
 def _labels(unit: Unit, pieces: Sequence[Piece], file: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.object_]]:

@@ -2,60 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import MOST, DomainSection, Filters, RawOrNamed
-
-Result = Literal["score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"]
-BoardSize = Annotated[int, Field(ge=7, le=25)]
-RANK = r"^([1-9]p|[1-9]d|([1-9]|[12][0-9]|30)k)$"
-
-
-class FilterSection(Filters):
-    """Which games are kept, and up to which move; each filter counts its rejects under its own reason."""
-
-    unrated_passed: ClassVar[Mapping[str, str]] = {
-        "rank_unknown_kept": "have a player without a rank, whom min_rank lets pass; unknown_rank: drop rejects them"
-    }
-
-    sizes: tuple[BoardSize, ...] = Field(
-        (19,), min_length=1, description="board sizes; smaller boards are placed in the frame of the largest"
-    )
-    min_moves: int = Field(1, ge=1, description="moves of the shortest game that counts")
-    min_rank: str | None = Field(
-        None, pattern=RANK, description="lowest rank of both players, such as 1d; professional above amateur; null: any"
-    )
-    unknown_rank: Literal["drop", "keep"] = Field(
-        "drop", description="a player without a rank fails or passes min_rank; of no effect where that is null"
-    )
-    handicap: Literal["drop", "keep"] = Field("keep", description="games in which Black was given stones")
-    results: tuple[Result, ...] = Field(
-        ("score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"),
-        description="how the game ended; win: the winner is known, not how",
-    )
-    illegal: Literal["reject", "stop"] = Field(
-        "reject",
-        description="a stone on a stone, a ko taken back at once, stones set up after the first move, and a suicide or "
-        "a repeated position where the rules of the game forbid it: reject the game, or keep it up to there",
-    )
-    duplicates: Literal["drop", "keep"] = Field(
-        "drop", description="games with the board and the moves of an earlier one, in whatever file"
-    )
-
-    @field_validator("sizes")
-    @classmethod
-    def _ordered(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(sorted(set(sizes)))
-
-    @property
-    def frame(self) -> int:
-        """Side of the largest board, the frame for all positions."""
-        return self.sizes[-1]
+from outofcore.domains.go.filters import FilterSection
+from outofcore.domains.sections import MOST, DomainSection, RawOrNamed
 
 
 class TensorSection(Section):

@@ -13,8 +13,9 @@ from torch.nn import functional
 from outofcore.domains.boards.positions import predicted_positions
 from outofcore.domains.domain import Section
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
+from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.learn.policy import PolicyTask
-from outofcore.domains.go.params import FilterSection, GoSection
+from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
 from outofcore.domains.predictor import Row
@@ -57,9 +58,7 @@ def unfiltered(section: GoSection) -> GoSection:
     """All games on boards that the model knows; illegal moves are treated as in training."""
     if section.train.task != "policy":
         raise ParamsError(_no_moves())
-    every = FilterSection()
-    kept = {name: getattr(every, name) for name in ("min_moves", "min_rank", "handicap", "results")}
-    filters = section.filters.model_copy(update={**kept, "duplicates": "keep"})
+    filters = FilterSection(sizes=section.filters.sizes, illegal=section.filters.illegal, duplicates="keep")
     return section.model_copy(update={"filters": filters})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.domains.go.params import FilterSection
+from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.play.oracle import Comparison, main_line, read_events, rewritten
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text

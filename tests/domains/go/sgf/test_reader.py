@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outofcore.domains.go.columns import PROPERTIES
 from outofcore.domains.go.play.oracle import main_line
 from outofcore.domains.go.sgf.pieces import cut
-from outofcore.domains.go.sgf.reader import NO_POINT, PROPERTIES, MainLines, ReadResult, read_games
+from outofcore.domains.go.sgf.reader import NO_POINT, MainLines, ReadResult, read_main_lines
 
 KINDS = ("B", "W", "AB", "AW", "AE")
 
 
 def read(data: bytes) -> MainLines:
-    return read_games(data, np.array([0]), np.array([len(data)]))
+    return read_main_lines(data, np.array([0]), np.array([len(data)]))
 
 
 def events(games: MainLines) -> list[tuple[str, str, int]]:
@@ -97,7 +98,7 @@ def test_the_first_value_of_a_property_counts() -> None:
 def test_games_of_a_unit_stay_apart() -> None:
     data = b"(;PB[a];B[aa])(;PB[b];B[bb];W[cc])(;)"
     starts, ends = np.array([0, 14, 34]), np.array([14, 34, 37])
-    games = read_games(data, starts, ends)
+    games = read_main_lines(data, starts, ends)
     assert games.first.tolist() == [0, 1, 3, 3]
     assert data[slice(*games.spans[1, 0])] == b"b"
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
-from outofcore.domains.go.params import FilterSection
+from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.schema import KO, SIZE, TO_PLAY
 
 Node = dict[str, list[bytes]]

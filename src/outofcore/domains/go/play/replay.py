@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.params import FilterSection
+from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.play.board import (
     EMPTY,
     NO_KO,

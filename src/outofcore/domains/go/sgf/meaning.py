@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -325,3 +326,25 @@ def rules(raw: bytes) -> StatedRules:
     ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
     scoring = SCORING.get(ruleset, Scoring.UNKNOWN)
     return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0), scoring)
+
+
+def stones_stated(raw: bytes) -> int:
+    """The number in HA; -1 if missing or invalid."""
+    text = raw.strip()
+    return min(int(text[:9]), 999) if text.isdigit() else -1
+
+
+def handicap(stated: int, opening: Sequence[int]) -> tuple[int, HandicapRule]:
+    """Stones given to Black and the rule, from HA and the row of the game's openings."""
+    black, other, node, leading, colour = opening
+    if black or other:
+        if other:
+            return 0, HandicapRule.POSITION
+        return black, HandicapRule.ROOT if node == 0 else HandicapRule.LATER_NODE
+    if stated < 2:
+        return 0, HandicapRule.NONE
+    if leading >= stated:
+        return stated, HandicapRule.MOVES
+    if colour != 1:  # White does not begin
+        return 0, HandicapRule.STATED_ONLY
+    return stated, HandicapRule.OMITTED

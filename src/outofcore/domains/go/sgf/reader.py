@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.go.columns import PROPERTIES
 from outofcore.system.compilation import inner_kernel, kernel, variable
 
 Bytes = npt.NDArray[np.uint8]
 OPEN, CLOSE, NODE, BEGIN_VALUE, ESCAPE, END_VALUE = b"();[\\]"
-PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
-_PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
-
 BLACK, WHITE, ADD_BLACK, ADD_WHITE, ADD_EMPTY = 0, 1, 2, 3, 4
 _EVENT_CODES = np.array([66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69], np.int64)  # B, W, AB, AW, AE
 NO_POINT = 255
@@ -47,7 +45,7 @@ class MainLines(NamedTuple):
     trouble: npt.NDArray[np.int64]  # (games,): byte in the unit at which reading failed
 
 
-def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> MainLines:
+def read_main_lines(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> MainLines:
     """Read the main line of every game: at each branch its first variation."""
     most = payload.count(b"[")
     games = MainLines(
@@ -59,7 +57,9 @@ def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
         status=np.zeros(len(starts), np.uint8),
         trouble=np.zeros(len(starts), np.int64),
     )
-    _read(np.frombuffer(payload, np.uint8), starts, ends, games)
+    # An argument, not a constant of the compiled code, which is kept for as long as its own file does not change.
+    codes = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
+    _read(np.frombuffer(payload, np.uint8), starts, ends, codes, games)
     return games
 
 
@@ -105,7 +105,13 @@ def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
 
 
 @kernel
-def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], games: MainLines) -> None:
+def _read(
+    data: Bytes,
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    games: MainLines,
+) -> None:
     """Fill the arrays of ``games``.
 
     Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
@@ -147,9 +153,9 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                 if capitals > 2:
                     code = 0
                 kind = variable(-1)
-                for each in range(len(_EVENT_CODES)):
-                    if _EVENT_CODES[each] == code:
-                        kind = each
+                for known in range(len(_EVENT_CODES)):
+                    if _EVENT_CODES[known] == code:
+                        kind = known
                 if kind >= 0 and stray:
                     status[game], trouble[game] = _STRAY, at
                 doubtful = doubtful or (kind >= 0 and bracket)
@@ -175,8 +181,8 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                         black = black or kind == BLACK
                         white = white or kind == WHITE
                     elif code:
-                        for place in range(len(_PROPERTY_CODES)):
-                            if _PROPERTY_CODES[place] == code and spans[game, place, 0] < 0:
+                        for place in range(len(codes)):
+                            if codes[place] == code and spans[game, place, 0] < 0:
                                 spans[game, place, 0], spans[game, place, 1] = begin, at
                     at += 1
                     while at < end and data[at] <= 32:

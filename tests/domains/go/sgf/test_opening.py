@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from outofcore.domains.go.sgf.header import handicap, openings, stated
-from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule
-from outofcore.domains.go.sgf.reader import read_games
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, handicap, stones_stated
+from outofcore.domains.go.sgf.opening import openings
+from outofcore.domains.go.sgf.reader import read_main_lines
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import stones
 
@@ -58,7 +58,7 @@ def test_a_rectangle_from_its_last_corner_is_a_handicap_as_well(convert_text: Co
 
 def test_what_opens_each_game() -> None:
     ends = np.cumsum([len(game) for game in OPENINGS])
-    games = read_games(b"".join(OPENINGS), np.concatenate(([0], ends[:-1])), ends)
+    games = read_main_lines(b"".join(OPENINGS), np.concatenate(([0], ends[:-1])), ends)
     assert openings(games).tolist() == list(OPENINGS.values())
 
 
@@ -129,4 +129,4 @@ def test_policies(convert_text: ConvertText) -> None:
     ("raw", "number"), [(b"2", 2), (b" 9 ", 9), (b"", -1), (b"2.5", -1), (b"\xb2", -1), (b"99999", 999)]
 )
 def test_stated(raw: bytes, number: int) -> None:
-    assert stated(raw) == number
+    assert stones_stated(raw) == number
