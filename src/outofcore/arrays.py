@@ -195,8 +195,8 @@ def _work(final: Path) -> Iterator[tuple[Target, Path]]:
     """The place of the store, and a folder of which nothing is left after an error."""
     with Target(final) as target:
         work = target.path / "arrays"
-        remove(work)  # of a process that was killed
         target.put_back(work)
+        remove(work)  # of a process that was killed
         try:
             yield target, work
         finally:

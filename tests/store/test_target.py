@@ -6,9 +6,11 @@ import errno
 import hashlib
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -316,3 +318,94 @@ def test_an_argument_says_what_must_not_be_replaced(tmp_path: Path) -> None:
             run(tmp_path)
     assert (tmp_path / "s.zarr" / "thesis.txt").read_text() == "all of it"
     assert np.array_equal(sorted(tree(tmp_path)), ["k.pgn", "s.zarr/thesis.txt"])
+
+
+class Killed(BaseException):
+    """Ends a process: nothing that it would still do to the disk is done."""
+
+
+class Steps:
+    """Ends the process before its n-th change of names, or sync, from the moment on that a store is on its way."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.left = sys.maxsize
+        self._begun = False
+        patch.setattr(os, "fsync", lambda _: None)
+        for name in ("rename", "replace", "unlink", "rmdir", "mkdir", "fsync"):
+            patch.setattr(os, name, self._counted(getattr(os, name)))
+
+    def die(self, left: int) -> None:
+        self.left, self._begun = left, False
+
+    def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._begun |= len(args) > 1 and str(args[1]).endswith("/arriving")
+            self.left -= self._begun
+            if self.left < 0:
+                raise Killed
+            return change(*args, **kwargs)
+
+        return counted
+
+
+def rows(count: int) -> dict[str, Any]:
+    return {"x": np.arange(count, dtype="i4")}
+
+
+def put(final: Path, data: Any) -> None:
+    outofcore.write_store(final, data, chunk_rows=16, shard_rows=64)
+
+
+def broken() -> Iterator[Any]:
+    """Input of which the second piece fails."""
+    yield rows(20)
+    raise ArithmeticError
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("moved", "every"), [("by renames", 1), ("by copies, as on an overlay", 4)])
+def test_a_kill_before_any_step_costs_neither_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str, every: int
+) -> None:
+    """What is there then is whole, and the next run leaves its own store and nothing else, also after a removal."""
+    expected = {}
+    for count in (100, 200, 130):
+        put(tmp_path / f"{count}.zarr", rows(count))
+        expected[count] = tree(tmp_path / f"{count}.zarr")
+    rename = os.rename
+
+    def renamed(path: Path, target: Path) -> None:
+        if path.name == "s.zarr":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(path, target)
+
+    if moved != "by renames":
+        monkeypatch.setattr(os, "rename", renamed)
+    steps = Steps(monkeypatch)
+    ended = killed = 0
+    while not ended:
+        place = tmp_path / str(killed)
+        place.mkdir()
+        final = place / "s.zarr"
+        put(final, rows(100))
+        steps.die(killed)
+        try:
+            put(final, rows(200))
+            ended = 1
+        except Killed:
+            killed += every
+        steps.die(sys.maxsize)
+        shutil.copytree(place, removed := tmp_path / f"{killed} removed")
+        if final.exists() and moved == "by renames":
+            assert tree(final) in (expected[100], expected[200])
+        with pytest.raises(ArithmeticError):
+            put(final, broken())
+        assert tree(final) in (expected[100], expected[200])
+        put(final, rows(130))
+        shutil.rmtree(removed / "s.zarr", ignore_errors=True)
+        put(removed / "s.zarr", rows(130))
+        for folder in (place, removed):
+            assert tree(folder / "s.zarr") == expected[130]
+            assert [path.name for path in folder.iterdir()] == ["s.zarr"]
+            shutil.rmtree(folder)
+    assert killed > 15

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.buffer import Buffer
-from zarr.storage import MemoryStore
-
 from outofcore.store.codecs import CRC_BYTES
+from outofcore.store.form import as_bytes
 from outofcore.store.schema import Columns, Layout, Schema
 from outofcore.store.shards import ShardFile, index_bytes
 from outofcore.store.table_writer import TableWriter
@@ -86,20 +84,14 @@ class MeasuredStore(StoreWriter):
         seen = {part for (part, _), table in self._rows.items() if table.rows}
         parts = len(self.parts) / max(1, len(seen))  # each has files of its own, however small
         shards = sum(_scaled(table, scale, parts) for table in tables) + _scaled(listed, 1.0, 1.0)
-        # As in commit: not in the thread that Ctrl-C interrupts.
-        return int(shards + self._encoders.submit(self._metadata, [*tables, listed], attributes).result())
+        return int(shards + self._metadata([*tables, listed], attributes))
 
     def _metadata(self, tables: list[TableWriter], attributes: Mapping[str, Any]) -> float:
         """Bytes of ``zarr.json`` of all groups and arrays."""
-        groups: dict[str, Buffer] = {}
-        arrays: dict[str, Buffer] = {}
-        self.write_groups(MemoryStore(groups), attributes)
+        groups = sum(map(len, self.documents((), attributes).values()))
         measured = tables[:: max(1, len(self.parts) // MEASURED_PARTS)]
-        for table in measured:
-            table.write_metadata(MemoryStore(arrays))
-        inside = {f"{table.path}/{field.name}/zarr.json" for table in measured for field in table.fields}
-        size = sum(len(content) for name, content in arrays.items() if name in inside)
-        return sum(map(len, groups.values())) + size * len(tables) / len(measured)
+        arrays = sum(len(as_bytes(each)) for table in measured for each in table.documents().values())
+        return groups + arrays * len(tables) / len(measured)
 
 
 def _scaled(table: TableWriter, scale: float, parts: float) -> float:

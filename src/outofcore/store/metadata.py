@@ -14,7 +14,8 @@ import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.codecs import ChunkCodec
-from outofcore.store.schema import CodecName
+from outofcore.store.form import array_document
+from outofcore.store.schema import CodecName, Field, Layout
 from outofcore.store.seal import ADVICE
 
 DTYPES = frozenset(
@@ -90,85 +91,59 @@ def parse_root(root: Path | str, document: Mapping[str, Any]) -> Attributes:
 def parse_array(root: Path | str, path: str, document: Mapping[str, Any]) -> ArrayFacts:
     """Metadata of an array; raises StoreError for anything that outofcore does not write."""
     try:
-        return _facts(document)
+        return _facts(path, document)
     except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
         raise _refused(root, f"{path}/zarr.json", error) from error
 
 
-def _facts(document: Mapping[str, Any]) -> ArrayFacts:
-    shape = _sizes("shape", document["shape"])
-    inner = shape[1:]
-    _require(all(inner), f"shape {shape}: rows without values")
-    grid, keys = document["chunk_grid"], document["chunk_key_encoding"]
-    _require(grid["name"] == "regular", f"chunk grid {grid['name']!r:.80}")
-    _require(keys == {"name": "default", "configuration": {"separator": "."}}, f"chunk keys {keys!r:.80}")
-    shard = _sizes("chunk_grid", grid["configuration"]["chunk_shape"])
-    (codec,) = document["codecs"]
-    _require(codec["name"] == "sharding_indexed", f"codec {codec['name']!r:.80}")
-    sharding = codec["configuration"]
-    chunk = _sizes("chunk_shape", sharding["chunk_shape"])
-    _require(shard[1:] == inner == chunk[1:], f"shards {shard} and chunks {chunk} of shape {shape}")
-    _require(0 < chunk[0] <= shard[0] and shard[0] % chunk[0] == 0, f"shards of {shard[0]} rows, chunks of {chunk[0]}")
-    _require(sharding["index_location"] == "start", f"index_location {sharding['index_location']!r:.80}")
-    index = [each["name"] for each in sharding["index_codecs"]]
-    _require(index == ["bytes", "crc32c"], f"index codecs {index!r:.80}")
-    name = document["data_type"]
-    text = name == "string"
-    _require(text or name in DTYPES, f"data_type {name!r:.80}")
-    dtype = np.dtype(object if text else name)
-    _require(not text or not inner, "texts of more than one axis")
-    row = math.prod(inner) * dtype.itemsize
-    _require(row * chunk[0] <= MOST_CHUNK_BYTES, f"chunks of {row * chunk[0]} bytes")
-    return ArrayFacts(
-        shape=shape,
+def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
+    """What varies between arrays, from a document that is otherwise the one that would be written."""
+    (rows, *inner), (shard, *_) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
+    sharding, dtype = document["codecs"][0]["configuration"], document["data_type"]
+    chunk, (name, level) = sharding["chunk_shape"][0], _compressor(sharding["codecs"][1])
+    sizes, text = (rows, *inner, shard, chunk), dtype == "string"
+    _require(all(map(_is_int, (*sizes, level))), f"sizes {sizes!r:.80}, level {level!r:.80}")
+    _require(0 <= min(sizes) <= max(sizes) <= MOST_ROWS and shard > 0, f"sizes {sizes!r:.80}")
+    _require(len(inner) < MOST_AXES and all(inner), f"shape {document['shape']!r:.80}: too many axes, or rows without values")
+    _require((text and not inner) or dtype in DTYPES, f"data_type {dtype!r:.80}")
+    kind = np.dtype(object if text else dtype)
+    row = math.prod(inner) * kind.itemsize
+    _require(0 < chunk and row * chunk <= MOST_CHUNK_BYTES, f"chunks of {row * chunk} bytes")
+    fill = document["fill_value"]
+    fill = _NOT_FINITE.get(fill, fill) if isinstance(fill, str) and not text else fill
+    attributes = dict(document["attributes"])
+    table, _, own = path.rpartition("/")
+    names = document.get("dimension_names", ())  # earlier stores have none
+    field = Field(
+        name=own,
         dtype=dtype,
-        fill=_fill(document["fill_value"], dtype, text=text),
-        attributes=dict(document.get("attributes", {})),
-        shard_rows=shard[0],
-        chunk_rows=chunk[0],
-        codec=codec_of(sharding["codecs"], name),
+        doc=attributes.get("doc", ""),
+        shape=tuple(inner),
+        axes=tuple(names[1:]),
+        fill=fill,
+        attributes=attributes,
+    )
+    codec = ChunkCodec(name, level, dtype)
+    written = array_document(table, field, codec, Layout(chunk_rows=chunk, shard_rows=shard), rows)
+    for key in written.keys() - {"attributes", "dimension_names", "fill_value" if text else ""}:
+        same = json.dumps(document[key], sort_keys=True) == json.dumps(written[key], sort_keys=True)
+        _require(same, f"{key} {document[key]!r:.80}")
+    _require(not text or isinstance(fill, str), f"fill_value {fill!r:.80}")
+    return ArrayFacts(
+        shape=(rows, *inner),
+        dtype=kind,
+        fill=fill if text else np.array(fill, kind)[()],
+        attributes=attributes,
+        shard_rows=shard,
+        chunk_rows=chunk,
+        codec=codec,
     )
 
 
-def codec_of(chain: list[dict[str, Any]], dtype: str) -> ChunkCodec:
-    """The codec of a chunk, from its chain of Zarr codecs; raises ValueError if outofcore does not write it."""
-    names = [codec["name"] for codec in chain]
-    first, *middle, last = names
-    plain = "vlen-utf8" if dtype == "string" else "bytes"
-    configuration = chain[0].get("configuration", {})
-    _require(
-        first == plain and last == "crc32c" and configuration.get("endian", "little") == "little",
-        f"codecs {names!r:.80}",
-    )
-    settings = chain[1].get("configuration", {})
-    if middle == ["zstd"]:
-        return _codec("zstd", settings["level"], dtype)
-    if middle == ["blosc"]:
-        _require(settings["cname"] == "lz4", f"blosc with {settings['cname']!r:.80}")
-        return _codec("lz4", settings["clevel"], dtype)
-    _require(not middle, f"codecs {names!r:.80}")
-    return _codec("none", 0, dtype)
-
-
-def _codec(name: CodecName, level: Any, dtype: str) -> ChunkCodec:
-    _require(_is_int(level), f"level {level!r:.80}")
-    return ChunkCodec(name, level, dtype)
-
-
-def _fill(value: Any, dtype: np.dtype[Any], *, text: bool) -> Any:
-    if text:
-        _require(isinstance(value, str), f"fill_value {value!r:.80}")
-        return value
-    value = _NOT_FINITE.get(value, value) if isinstance(value, str) else value
-    fits = {"b": bool, "f": float | int}.get(dtype.kind, int)
-    _require(isinstance(value, fits) and isinstance(value, bool) == (dtype.kind == "b"), f"fill_value {value!r:.80}")
-    return np.array(value, dtype)[()]
-
-
-def _sizes(name: str, value: Any) -> tuple[int, ...]:
-    fits = isinstance(value, list) and 0 < len(value) <= MOST_AXES and all(map(_is_int, value))
-    _require(fits and all(0 <= each <= MOST_ROWS for each in value), f"{name} {value!r:.80}")
-    return tuple(value)
+def _compressor(codec: Mapping[str, Any]) -> tuple[CodecName, int]:
+    found: dict[str, tuple[CodecName, str]] = {"zstd": ("zstd", "level"), "blosc": ("lz4", "clevel")}
+    name, level = found.get(codec["name"], ("none", ""))
+    return name, codec["configuration"][level] if level else 0
 
 
 def _is_int(value: Any) -> bool:

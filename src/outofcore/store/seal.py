@@ -66,12 +66,10 @@ def read_seal(text: str, store: str) -> Seal:
 
 
 def names_of(content: bytes) -> set[str] | None:
-    """Names of the files of a sealed store, of any format and in any state; None if this is no seal of ours."""
+    """Names that a seal of any format lists, of a store in any state; None if this is no seal of ours."""
     try:
         parsed = json.loads(content)
-        return (
-            {SEAL, CHECKSUMS, *filter(_lies_inside, parsed["files"])} if {"digest", "format"} <= parsed.keys() else None
-        )
+        return set(filter(_lies_inside, parsed["files"])) if {"digest", "format"} <= parsed.keys() else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.store import Store
 
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.encode import encode_chunks
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
-from outofcore.store.form import dtype_of, filler, write_metadata
+from outofcore.store.form import array_document, dtype_of, filler
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
 
@@ -92,10 +91,13 @@ class TableWriter:
             self.abandon()
             raise
 
-    def write_metadata(self, store: Store) -> None:
-        """Write the ``zarr.json`` of each array."""
-        for field, codec in zip(self.fields, self._codecs, strict=True):
-            write_metadata(store, self.path, field, codec, self.layout, self.rows)
+    def documents(self) -> dict[str, dict[str, Any]]:
+        """The ``zarr.json`` of each array, by name."""
+        pairs = zip(self.fields, self._codecs, strict=True)
+        return {
+            f"{self.path}/{field.name}/zarr.json": array_document(self.path, field, codec, self.layout, self.rows)
+            for field, codec in pairs
+        }
 
     def snapshot(self) -> dict[str, Any]:
         """State from which a later process can resume; unfinished shards are flushed to the disk."""

@@ -1,4 +1,8 @@
-"""The final place of a store: one process at a time writes it, and only a store of ours is ever replaced."""
+"""The final place of a store: one process at a time writes it, and only a store of ours is ever replaced.
+
+In the work folder next to it, ``arriving`` is the new store on its way, ``replaced`` the one before, whole until the
+new one is in its place and on the disk, and ``removed`` what is being removed, which is never put back.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import Any, Self
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field
-from outofcore.store.seal import SEAL, names_of
+from outofcore.store.seal import CHECKSUMS, SEAL, names_of
 from outofcore.system.durable import WorkFolder, remove, sync_folder, writing
 
 
@@ -27,6 +31,7 @@ class Target(WorkFolder):
         )
         self.final = final
         self._arriving, self._replaced = self.path / "arriving", self.path / "replaced"
+        self._removed = self.path / "removed"
 
     def __enter__(self) -> Self:
         self._refuse_foreign()
@@ -41,38 +46,47 @@ class Target(WorkFolder):
         with writing(self.final):
             try:
                 _sync_folders(sealed)  # now: between the renames it would take time
+                sync_folder(sealed.parent)
                 try:
                     sealed.rename(self._arriving)
                 except OSError as error:
                     if error.errno != errno.EXDEV:
                         raise
                     _copy(sealed, self._arriving)
-                    _sync_folders(self._arriving)
                 if self.final.exists():
-                    shutil.move(self.final, self._replaced)  # an overlay does not rename a folder of its lower layers
+                    _move(self.final, self._replaced)
                 self._arriving.rename(self.final)
             except BaseException:
+                if self._replaced.is_dir() and not self.final.exists():
+                    _move(self._replaced, self.final)
                 self.put_back(sealed)
                 raise
             sync_folder(self.final.parent)
-        for old in (self._replaced, sealed):
-            shutil.rmtree(old, ignore_errors=True)
+            sync_folder(self.path)
+        with suppress(OSError, StoreError):  # the next run removes what is left
+            if self._replaced.exists():
+                self._replaced.rename(self._removed)
+                sync_folder(self.path)
+                remove(self._removed)
+            remove(sealed)
 
     def put_back(self, sealed: Path) -> None:
         """Undo a move that was stopped, so that no copy of a store takes room for ever."""
         with writing(self.final):
-            for moved in (self._arriving, self._replaced):
+            for moved in (self._arriving, self._replaced, self._removed):
                 if moved.is_symlink():
                     moved.unlink()
-            if self._replaced.is_dir() and not self.final.exists():
-                shutil.move(self._replaced, self.final)
+            if _is_whole(self._replaced) and _is_part(self.final, self._replaced):
+                remove(self.final)
+                _move(self._replaced, self.final)
+                sync_folder(self.final.parent)
             if self._arriving.is_dir() and not sealed.exists():
                 try:
                     self._arriving.rename(sealed)
                 except OSError as error:
                     if error.errno != errno.EXDEV:  # then a copy, for another work folder
                         raise
-            for old in (self._arriving, self._replaced):
+            for old in (self._arriving, self._replaced, self._removed):
                 with suppress(OSError):
                     remove(old)
 
@@ -88,10 +102,13 @@ def foreign(final: Path) -> str:
         return ""
     own = None
     with suppress(OSError):
+        if not any(final.iterdir()):
+            return ""
         if (final / SEAL).is_file():
             own = names_of((final / SEAL).read_bytes())
     if own is None:
         return "expected a new folder, or a sealed store to replace, got something else; nothing was touched"
+    own |= {SEAL, CHECKSUMS}
     for path in final.rglob("*"):
         name = path.relative_to(final).as_posix()
         if name not in own and (path.is_symlink() or not path.is_dir()):
@@ -125,9 +142,41 @@ def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], f
     raise ParamsError(message)
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether a folder has every file that its seal lists; their bytes are not examined."""
+    try:
+        names = names_of((folder / SEAL).read_bytes())
+    except OSError:
+        return False
+    return names is not None and all((folder / name).is_file() for name in names)
+
+
+def _is_part(final: Path, whole: Path) -> bool:
+    """Whether a store is missing, or is what a move by copying has left of it."""
+    if not os.path.lexists(final):
+        return True
+    files = {path.relative_to(final) for path in final.rglob("*") if not path.is_dir() or path.is_symlink()}
+    return not _is_whole(final) and all((whole / file).is_file() for file in files)
+
+
 def _sync_folders(root: Path) -> None:
     for folder in (root, *filter(Path.is_dir, root.rglob("*"))):
         sync_folder(folder)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename a folder; an overlay does not rename one of its lower layers, so that is copied."""
+    try:
+        os.rename(source, target)  # noqa: PTH104 - undone where Path.rename was refused
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy(source, target)
+        sync_folder(target.parent)
+        for path in source.iterdir():  # the seal last: with it, the rest is known to be ours
+            if path.name != SEAL:
+                remove(path)
+        remove(source)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -139,3 +188,4 @@ def _copy(source: Path, target: Path) -> None:
             shutil.copyfile(path, copied)
             with copied.open("r+b") as stream:
                 os.fsync(stream.fileno())
+    _sync_folders(target)

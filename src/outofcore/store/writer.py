@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.abc.buffer import Buffer
-from zarr.abc.store import Store
-from zarr.storage import MemoryStore
 
 from outofcore.errors import DamagedStore
 from outofcore.store.encoding_queue import EncodingQueue
+from outofcore.store.form import as_bytes, group_document
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
 from outofcore.store.shards import ShardFile
@@ -154,8 +151,7 @@ class StoreWriter:
         for each in tables:
             each.close()
             listed.update(each.files)
-        # Not in the thread that Ctrl-C interrupts: Python would complain of coroutines that zarr has not awaited.
-        documents = self._encoders.submit(self._documents, tables, attributes).result()
+        documents = self.documents(tables, attributes)
         documents[CHECKSUMS] = checksums_of(tables)
         listed |= {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in documents.items()}
         seal = Seal(listed)
@@ -176,28 +172,17 @@ class StoreWriter:
         table.append(sources)
         return table
 
-    def _documents(self, tables: Sequence[TableWriter], attributes: Mapping[str, Any]) -> dict[str, bytes]:
-        """Every ``zarr.json``, by name."""
-        metadata: dict[str, Buffer] = {}
-        store = MemoryStore(metadata)
-        self.write_groups(store, attributes)
-        for each in tables:
-            each.write_metadata(store)
-        return {name: buffer.to_bytes() for name, buffer in metadata.items()}
-
-    def write_groups(self, store: Store, attributes: Mapping[str, Any]) -> None:
-        """Write ``zarr.json`` of the root, with its attributes, and of every group."""
+    def documents(self, tables: Iterable[TableWriter], attributes: Mapping[str, Any]) -> dict[str, bytes]:
+        """Every ``zarr.json``, by name: of the root, with its attributes, of every group and array."""
         # The root of a single-part store has the attributes of the part's schema.
         whole = self._schemas[""].attributes if "" in self._schemas else {}
-        zarr.create_group(store=store, attributes=_sorted({**whole, **attributes}))
-        zarr.create_group(store=store, path="sources")
-        for part, schema in self._schemas.items():
-            if part:
-                zarr.create_group(store=store, path=part, attributes=_sorted(schema.attributes))
-            for split in self._splits:
-                path = f"{part}/{split}" if part else split
-                zarr.create_group(store=store, path=path)
-                zarr.create_group(store=store, path=f"{path}/sequences")
+        parts = {part: schema.attributes for part, schema in self._schemas.items() if part}
+        groups = {"": {**whole, **attributes}, "sources": {}, **parts}
+        groups |= dict.fromkeys((each for table in self.tables() for each in [table.path]), {})
+        found = {f"{path}/zarr.json".lstrip("/"): group_document(each) for path, each in groups.items()}
+        for each in tables:
+            found |= each.documents()
+        return {name: as_bytes(document) for name, document in found.items()}
 
 
 def checksums_of(tables: Iterable[TableWriter]) -> bytes:
@@ -205,9 +190,3 @@ def checksums_of(tables: Iterable[TableWriter]) -> bytes:
     arrays = {f"{table.path}/{name}": content for table in tables for name, content in table.checksums.items()}
     return b"".join(arrays[path] for path in sorted(arrays))
 
-
-def _sorted(value: Any) -> Any:
-    """Mappings with sorted keys at all levels: equal content, equal bytes."""
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
