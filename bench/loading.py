@@ -47,8 +47,9 @@ from harness.stores import convert, copy_sequences, make_store, section_of, writ
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.loading.loader import loader
 from outofcore.settings.sizes import parse_bytes
+from outofcore.store.codecs import CodecName
 from outofcore.store.reader import open_store
-from outofcore.store.schema import CodecName, Field
+from outofcore.store.schema import Field
 from rivals.peers import PEERS, THREADED, peer
 
 CODECS = ("none", "lz4", "zstd")

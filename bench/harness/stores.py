@@ -19,8 +19,9 @@ from outofcore.domains.chess.squares import bitboards
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import RawFile, find_files
+from outofcore.store.codecs import CodecName
 from outofcore.store.reader import Store
-from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
+from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from outofcore.system.peak_memory import MemoryWatch

@@ -17,7 +17,8 @@ import torch
 
 from outofcore.loading.iteration import Loader
 from outofcore.loading.windows import Window
-from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
+from outofcore.store.codecs import CodecName
+from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 

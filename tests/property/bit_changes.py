@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from outofcore.errors import StoreError
+from outofcore.store.codecs import CodecName
 from outofcore.store.reader import open_store
-from outofcore.store.schema import CodecName, Field, Layout, Schema
+from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.store.schema import CodecName
+from outofcore.store.codecs import CodecName
 from outofcore.store.seal import ADVICE
 from outofcore.store.verify import verify
 from tests.property.bit_changes import CODECS, change, write_store

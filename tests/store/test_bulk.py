@@ -11,9 +11,9 @@ import pytest
 from outofcore.errors import DamagedStore
 from outofcore.store import bulk
 from outofcore.store.bulk import BulkReader, intact
-from outofcore.store.codecs import ChunkCodec
+from outofcore.store.codecs import ChunkCodec, CodecName
 from outofcore.store.reader import open_store
-from outofcore.store.schema import CodecName, Layout
+from outofcore.store.schema import Layout
 
 MakeStore = Callable[..., Path]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -149,16 +148,3 @@ def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoo
         writer.append("", "train", {**rows, "move": rows["move"].astype(np.int64)}, sequences)
     with pytest.raises(ValueError, match=r"train/boards: expected shape \(4, 3\), got \(4, 2\)"):
         writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)
-
-
-def test_ctrl_c_never_interrupts_zarr(make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would leave coroutines that were not awaited, of which Python warns beside the one line for the user."""
-    threads: list[threading.Thread] = []
-    for name in ("create_array", "create_group"):
-        make = getattr(zarr, name)
-        monkeypatch.setattr(
-            zarr, name, lambda make=make, **kwargs: threads.append(threading.current_thread()) or make(**kwargs)
-        )
-    make_store()
-    assert threads
-    assert threading.main_thread() not in threads

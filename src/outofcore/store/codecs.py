@@ -1,14 +1,16 @@
-"""Encode and decode the rows of a chunk, by the codec names of params.yaml.
+"""Encode and decode the rows of a chunk, by the codec names of params.yaml: the rows of one table, :data:`CODECS`.
 
 Each chunk is a chain of standard Zarr v3 codecs: the array's bytes (little-endian, C order; text as ``vlen-utf8``), the
-compressor (``zstd``, ``blosc`` with lz4, or none), and ``crc32c``, so that any reader detects a changed bit.
+compressor (``zstd``, ``blosc`` with lz4, or none), and ``crc32c``, so that any reader detects a changed bit. One more
+codec is a row of the table; :mod:`outofcore.store.bulk` has the kernel that decodes many of its chunks at once.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import google_crc32c
 import numcodecs.blosc
@@ -19,8 +21,8 @@ import numpy.typing as npt
 import zstandard
 
 from outofcore.errors import DamagedStore
-from outofcore.store.schema import CodecName
 
+CodecName = Literal["none", "lz4", "zstd"]
 CRC_BYTES = 4
 # The CRC-32C of any message followed by its own little-endian CRC-32C (RFC 3720, appendix B.4, as a final value).
 CRC_RESIDUE = 0x48674BC7
@@ -39,9 +41,14 @@ _TEXT = numcodecs.vlen.VLenUTF8()
 class ChunkCodec:
     """Encodes and decodes the chunks of one field."""
 
-    name: CodecName  # none, lz4 or zstd
+    name: CodecName
     level: int  # compression level
     dtype: str  # as in outofcore.store.schema.Field
+
+    @property
+    def item(self) -> int:
+        """Bytes of one value, 1 of a text."""
+        return 1 if self.dtype == "string" else np.dtype(self.dtype).itemsize
 
     def encode(self, chunk: npt.NDArray[Any]) -> bytes:
         """Bytes of a whole chunk, with its checksum at the end."""
@@ -49,16 +56,7 @@ class ChunkCodec:
             plain = _TEXT.encode(chunk.astype(object))
         else:
             plain = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
-        if self.name == "zstd":
-            body = bytes(numcodecs.zstd.compress(plain, self.level))
-        elif self.name == "lz4":
-            item = 1 if self.dtype == "string" else np.dtype(self.dtype).itemsize
-            blosc = numcodecs.blosc.Blosc(
-                cname="lz4", clevel=self.level, shuffle=numcodecs.blosc.NOSHUFFLE, typesize=item
-            )
-            body = bytes(blosc.encode(plain))
-        else:
-            body = plain.tobytes() if isinstance(plain, np.ndarray) else bytes(plain)
+        body = CODECS[self.name].encode(plain, self.level, self.item)
         checksum: int = google_crc32c.value(body)
         return body + checksum.to_bytes(CRC_BYTES, "little")
 
@@ -72,28 +70,22 @@ class ChunkCodec:
     def decode(self, encoded: bytes, out: npt.NDArray[Any]) -> None:
         """Check and decode a chunk into ``out``; raises DamagedStore."""
         self.check(encoded)
-        body = memoryview(encoded)[:-CRC_BYTES]
+        body, codec = memoryview(encoded)[:-CRC_BYTES], CODECS[self.name]
         if self.dtype == "string":
-            out[...] = _texts(self._plain(body), len(out))
-        elif self.name == "none":
-            flat = out.reshape(-1).view(np.uint8)
-            if len(body) != flat.nbytes:
-                message = f"expected a chunk of {flat.nbytes} bytes, got {len(body)}"
-                raise DamagedStore(message)
-            flat[:] = np.frombuffer(body, np.uint8)
-        elif self.name == "zstd":
-            _decompress_zstd(body, out.reshape(-1).view(np.uint8))
+            out[...] = _texts(codec.decode(body), len(out))
         else:
-            _check_blosc(body, out.nbytes)
-            numcodecs.blosc.decompress(body, out.reshape(-1).view(np.uint8))
+            codec.decode_into(body, out.reshape(-1).view(np.uint8))
 
-    def _plain(self, body: memoryview) -> Any:
-        if self.name == "zstd":
-            return numcodecs.zstd.decompress(body)
-        if self.name == "lz4":
-            _check_blosc(body)
-            return numcodecs.blosc.decompress(body)
-        return body
+
+class Codec(NamedTuple):
+    """A compressor, as Zarr has it and as it works on bytes."""
+
+    zarr: str  # name of Zarr's codec; "" for no compressor
+    configuration: Callable[[int, int], Mapping[str, Any]]  # of that, by level and bytes of one value
+    level: str  # which key of the configuration is the level
+    encode: Callable[[Any, int, int], bytes]  # bytes, level, bytes of one value
+    decode: Callable[[memoryview], Any]  # to bytes of any number
+    decode_into: Callable[[memoryview, npt.NDArray[np.uint8]], None]  # raises DamagedStore if there are more or fewer
 
 
 def _texts(plain: Any, count: int) -> Any:
@@ -131,3 +123,67 @@ def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
     if count != len(out) or rest:
         message = f"expected a chunk of {len(out)} bytes, got {'more' if rest else count}"
         raise DamagedStore(message)
+
+
+def _copy(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
+    if len(body) != len(out):
+        message = f"expected a chunk of {len(out)} bytes, got {len(body)}"
+        raise DamagedStore(message)
+    out[:] = np.frombuffer(body, np.uint8)
+
+
+def _compress_blosc(plain: Any, level: int, item: int) -> bytes:
+    blosc = numcodecs.blosc.Blosc(cname="lz4", clevel=level, shuffle=numcodecs.blosc.NOSHUFFLE, typesize=item)
+    return bytes(blosc.encode(plain))
+
+
+def _decompress_blosc(body: memoryview, out: npt.NDArray[np.uint8] | None = None) -> Any:
+    _check_blosc(body, None if out is None else out.nbytes)
+    return numcodecs.blosc.decompress(body, out)
+
+
+CODECS: Mapping[CodecName, Codec] = {
+    "none": Codec("", lambda _, __: {}, "", lambda plain, _, __: bytes(plain), lambda body: body, _copy),
+    "lz4": Codec(
+        "blosc",
+        lambda level, item: {
+            "typesize": item,
+            "cname": "lz4",
+            "clevel": level,
+            "shuffle": "noshuffle",
+            "blocksize": 0,
+        },
+        "clevel",
+        _compress_blosc,
+        _decompress_blosc,
+        _decompress_blosc,
+    ),
+    "zstd": Codec(
+        "zstd",
+        lambda level, _: {"level": level, "checksum": False},
+        "level",
+        lambda plain, level, _: bytes(numcodecs.zstd.compress(plain, level)),
+        numcodecs.zstd.decompress,
+        _decompress_zstd,
+    ),
+}
+
+
+def zarr_codecs(codec: ChunkCodec) -> list[dict[str, Any]]:
+    """The chain of Zarr's codecs of a chunk, as ``zarr.json`` names them."""
+    own = CODECS[codec.name]
+    plain: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+    if codec.dtype == "string":
+        plain = {"name": "vlen-utf8", "configuration": {}}
+    elif codec.item == 1:
+        plain = {"name": "bytes"}
+    middle = [{"name": own.zarr, "configuration": dict(own.configuration(codec.level, codec.item))}] if own.zarr else []
+    return [plain, *middle, {"name": "crc32c"}]
+
+
+def codec_of(chain: list[dict[str, Any]]) -> tuple[CodecName, Any]:
+    """Name and level of the codec whose chain this may be."""
+    for name, codec in CODECS.items():
+        if codec.zarr == chain[1]["name"]:
+            return name, chain[1]["configuration"][codec.level]
+    return "none", 0

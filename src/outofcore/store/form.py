@@ -1,4 +1,4 @@
-"""The on-disk form of a store's fields and groups: written from one template, which every document that is read must fit.
+"""The on-disk form of a store's fields and groups: one template, by which documents are written and read.
 
 zarr-python writes the same bytes (a test compares them), but is not needed: it takes a third of a second to import.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.store.codecs import ChunkCodec
+from outofcore.store.codecs import ChunkCodec, zarr_codecs
 from outofcore.store.schema import Field, Layout
 
 # Names of the first dimension by the table that an array belongs to, for xarray and others; rows in all other tables.
@@ -28,19 +28,10 @@ def group_document(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def array_document(table: str, field: Field, codec: ChunkCodec, layout: Layout, rows: int) -> dict[str, Any]:
     """The ``zarr.json`` of a field of a table with so many rows."""
     axes = field.axes or [f"{field.name}_{axis}" for axis in range(1, len(field.shape) + 1)]
-    size = 1 if field.dtype == "string" else np.dtype(field.dtype).itemsize
-    little = {"name": "bytes", "configuration": {"endian": "little"}}
-    plain = {"name": "vlen-utf8", "configuration": {}} if field.dtype == "string" else little
-    blosc = {"typesize": size, "cname": "lz4", "clevel": codec.level, "shuffle": "noshuffle", "blocksize": 0}
-    compressor = {
-        "none": [],
-        "zstd": [{"name": "zstd", "configuration": {"level": codec.level, "checksum": False}}],
-        "lz4": [{"name": "blosc", "configuration": blosc}],
-    }[codec.name]
     sharding = {
         "chunk_shape": [layout.chunk_rows, *field.shape],
-        "codecs": [plain if plain is not little or size > 1 else {"name": "bytes"}, *compressor, {"name": "crc32c"}],
-        "index_codecs": [little, {"name": "crc32c"}],
+        "codecs": zarr_codecs(codec),
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
         "index_location": "start",
     }
     fill = "" if field.dtype == "string" else np.array(field.fill, field.dtype)[()].item()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.form import as_bytes
 from outofcore.store.schema import Columns, Layout, Schema

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.store.codecs import CodecName
+
 Columns = Mapping[str, npt.NDArray[Any]]
 """Arrays that share their first axis, by field name."""
-
-CodecName = Literal["none", "lz4", "zstd"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -177,16 +177,14 @@ class StoreWriter:
         # The root of a single-part store has the attributes of the part's schema.
         whole = self._schemas[""].attributes if "" in self._schemas else {}
         parts = {part: schema.attributes for part, schema in self._schemas.items() if part}
-        groups = {"": {**whole, **attributes}, "sources": {}, **parts}
-        groups |= dict.fromkeys((each for table in self.tables() for each in [table.path]), {})
-        found = {f"{path}/zarr.json".lstrip("/"): group_document(each) for path, each in groups.items()}
-        for each in tables:
-            found |= each.documents()
-        return {name: as_bytes(document) for name, document in found.items()}
+        groups = {"": {**whole, **attributes}, "sources": {}, **parts, **{table.path: {} for table in self.tables()}}
+        documents = {f"{path}/zarr.json".lstrip("/"): group_document(facts) for path, facts in groups.items()}
+        for table in tables:
+            documents |= table.documents()
+        return {name: as_bytes(document) for name, document in documents.items()}
 
 
 def checksums_of(tables: Iterable[TableWriter]) -> bytes:
     """Checksums of all chunks, by array in the order of their paths."""
     arrays = {f"{table.path}/{name}": content for table in tables for name, content in table.checksums.items()}
     return b"".join(arrays[path] for path in sorted(arrays))
-

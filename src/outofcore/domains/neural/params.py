@@ -10,7 +10,7 @@ from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
 from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
-from outofcore.store.schema import CodecName
+from outofcore.store.codecs import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"] | Annotated[float, Field(gt=0, le=1e9)]
 """A number is a rate: times are numbers of samples, so many per second."""

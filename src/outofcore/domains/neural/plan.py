@@ -23,8 +23,8 @@ from outofcore.domains.neural.survey import survey_sessions
 from outofcore.domains.planning import LoaderBytes, Outlook
 from outofcore.raw.files import RawFile
 from outofcore.settings.sizes import format_bytes
-from outofcore.store.codecs import ChunkCodec
-from outofcore.store.schema import CodecName, Schema
+from outofcore.store.codecs import ChunkCodec, CodecName
+from outofcore.store.schema import Schema
 
 # The rest of the memory is for the model, the system and the page cache.
 MEMORY_SHARE = 0.9
