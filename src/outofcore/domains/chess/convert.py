@@ -14,7 +14,15 @@ from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
-from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
+from outofcore.domains.chess.pgn.facts import (
+    Facts,
+    packed,
+    packed_column,
+    read_facts,
+    stored_column,
+    text_column,
+    text_of,
+)
 from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
@@ -28,8 +36,8 @@ from outofcore.domains.chess.schema import (
     NO_MATE,
     UNFINISHED,
     WHITE_TO_MOVE,
-    column_of,
     empty_rows,
+    tag_columns,
 )
 from outofcore.domains.chess.squares import bitboards
 from outofcore.raw.keys import keys_of
@@ -49,7 +57,7 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         source = self.section.source
-        tags = (*source.tags, *self.section.filters.tags)
+        tags = (*(column.tag for column in tag_columns(self.section)), *self.section.filters.tags)
         text, bounds = unit.payload, np.array([0, *(stretch.stop for stretch in unit.stretches)])
         section, records = self.section, holds_records(unit.name)
         if records:  # of one file, whose evaluations are written as those of an engine
@@ -253,15 +261,13 @@ class _Conversion:
             "white_elo": self.facts.elo[accepted, 0],
             "black_elo": self.facts.elo[accepted, 1],
             "date": self.facts.date[accepted],
-            "time_control": text_column(self.games, "TimeControl")[accepted],
-            "termination": text_column(self.games, "Termination")[accepted],
             "variant": self.facts.variant[accepted],
             "result": self.facts.result[accepted],
             "plies": plies.astype(np.uint16),
-            "source": np.array([each.source for each in stretches], np.uint32)[file],
-            "member": np.array([each.member for each in stretches], np.uint32)[file],
+            "source": np.array([stretch.source for stretch in stretches], np.uint32)[file],
+            "member": np.array([stretch.member for stretch in stretches], np.uint32)[file],
             "offset": self.offset[accepted].astype(np.uint64),
-            **{column_of(tag): text_column(self.games, tag)[accepted] for tag in self.section.source.tags},
+            **{column.field.name: stored_column(self.games, column)[accepted] for column in tag_columns(self.section)},
         }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,21 @@ UNFINISHED = -128
 """Result of a game that has none."""
 STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
 VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
+
+
+class TagColumn(NamedTuple):
+    """A column of the games that is read from a tag."""
+
+    tag: str
+    field: Field
+    parse: Callable[[str], Any] = str  # of its text, which is empty where the tag is missing
+
+
+TAG_COLUMNS = (
+    TagColumn("TimeControl", Field(name="time_control", dtype="string", fill="", doc="TimeControl tag")),
+    TagColumn("Termination", Field(name="termination", dtype="string", fill="", doc="Termination tag")),
+)
+"""Columns of every store: a further tag that is stored is a row here. Elo, date, variant and result decide more."""
 
 SCHEMA = Schema(
     rows=(
@@ -92,8 +107,7 @@ SCHEMA = Schema(
         Field(name="white_elo", dtype="int16", doc="Elo of White; 0: unknown"),
         Field(name="black_elo", dtype="int16", doc="Elo of Black; 0: unknown"),
         Field(name="date", dtype="int32", doc="yyyymmdd; a part that is unknown, wholly or in one digit, is 0"),
-        Field(name="time_control", dtype="string", fill="", doc="TimeControl tag"),
-        Field(name="termination", dtype="string", fill="", doc="Termination tag"),
+        *(column.field for column in TAG_COLUMNS),
         Field(
             name="variant",
             dtype="uint8",
@@ -122,10 +136,16 @@ def column_of(tag: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", tag).lower()
 
 
+def tag_columns(section: Any) -> tuple[TagColumn, ...]:
+    """Columns that are read from tags: of every store, and those that the settings add."""
+    fields = {tag: Field(name=column_of(tag), dtype="string", fill="", doc=f"{tag} tag") for tag in section.source.tags}
+    return (*TAG_COLUMNS, *(TagColumn(tag, field) for tag, field in fields.items()))
+
+
 def schemas(section: Any, files: Sequence[object]) -> dict[str, Schema]:
     """One part, with the fields that the settings ask for."""
     del files
-    tags = tuple(Field(name=column_of(tag), dtype="string", fill="", doc=f"{tag} tag") for tag in section.source.tags)
+    tags = tuple(column.field for column in tag_columns(section)[len(TAG_COLUMNS) :])
     rows = (TIME_SPENT,) if section.source.time_spent else ()
     return {"": replace(SCHEMA, rows=SCHEMA.rows + rows, sequences=SCHEMA.sequences + tags)}
 

@@ -26,7 +26,7 @@ from outofcore.domains.chess.pgn.games import (
     same,
 )
 from outofcore.domains.chess.pgn.words import result_of
-from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
+from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED, TagColumn
 from outofcore.system.compilation import njit
 
 _ELO = re.compile(rb"0*(\d{1,4})\??")
@@ -67,6 +67,12 @@ def read_facts(games: Games) -> Facts:
 def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     """Values of a tag as text, (n,) object; empty if missing."""
     return _column(games, name, _text, object)
+
+
+def stored_column(games: Games, column: TagColumn) -> npt.NDArray[Any]:
+    """Values of a column of the store, (n,)."""
+    dtype = object if column.field.dtype == "string" else column.field.dtype
+    return _column(games, column.tag, lambda raw: column.parse(_text(raw)), dtype)
 
 
 def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, npt.NDArray[np.int64]]:
