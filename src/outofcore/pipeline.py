@@ -7,19 +7,17 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from outofcore.conversion.ahead import units_ahead
 from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.described import attributes
-from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.journal import NOT_STORED
+from outofcore.conversion.forecast import forecast_conversion
+from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.display.bar import Bar
@@ -31,7 +29,6 @@ from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, by_ending, endings, search
 from outofcore.settings.machine import Machine, load_machine
-from outofcore.space.forecast import store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
 from outofcore.store.connection import is_address, shown
@@ -134,28 +131,23 @@ def convert_to_folder(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store.
 
-    Search, estimate, check the disk, convert.
+    Search, forecast, check the disk, convert.
     """
     found = search(section.raw, section.match, domain.suffixes, section=domain.name)
     started = time.monotonic()
-    executor_of = partial(
-        open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
-    )
-    with Bar(transient=True) as bar, MemoryWatch(interval=0.05) as sample, executor_of() as executor:
+    with Bar(transient=True) as bar:
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
-        forecast = estimate(domain, section, found.files, executor)
+        forecast = forecast_conversion(domain, section, found.files, store, machine, commit)
     report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
-    conversion = Conversion(domain, section, found.files, store, rejects)
-    work = conversion.work(machine.scratch)
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
-    before = guard.require(store_needs(store, forecast.store_bytes, commit, work))
-    keys = forecast.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
-    refuse = "memory" in machine.stated
-    ahead = units_ahead(domain.name, forecast, sample.peak_bytes, keys, machine.memory, refuse=refuse)
-    with MemoryWatch(interval=0.25) as memory, guard.writing(work):
-        outcome = conversion.run(
-            forecast,
-            executor=executor_of(),
+    before = guard.require(forecast.needs)
+    ahead = forecast.units_ahead(domain.name, machine.memory, refuse="memory" in machine.stated)
+    with MemoryWatch(interval=0.25) as memory, guard.writing(work_folder(store, machine.scratch)):
+        outcome = Conversion(domain, section, found.files, store, rejects).run(
+            forecast.estimate,
+            executor=open_executor(
+                machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
+            ),
             workers=machine.workers,
             watch=guard.watch,
             scratch=machine.scratch,

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outofcore.conversion.estimate import Estimate, estimate
-from outofcore.conversion.executors import open_executor
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.forecast import forecast_conversion
 from outofcore.conversion.journal import NOT_STORED
-from outofcore.conversion.run import Conversion
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
@@ -25,7 +24,7 @@ from outofcore.settings.machine import Machine
 from outofcore.settings.yaml_text import parse_yaml
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.filesystems import filesystem_of, folder_bytes
-from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
+from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import Store, open_store
 from outofcore.training.results import SavedBytes, saved_bytes
@@ -48,6 +47,7 @@ class DomainPlan:
     saved: SavedBytes | None  # what training saves; None until a store determines the model's size
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
+    memory: int = 0  # bytes that the conversion takes beyond those of the interpreter; 0 if there is none
     training: Fit | None = None  # whether training fits; None where the task needs a store
     tables: tuple[DisplayTable, ...] = ()  # about training, and the domain's own
     # files in the raw folder that will not be read: reason by name
@@ -88,6 +88,7 @@ def plan_domain(
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
+    memory = 0
     searched = {
         entry: search(raw, section.match, domain.suffixes, section=domain.name)
         for entry, raw in (entries_of(section) or {"": section.raw}).items()
@@ -101,14 +102,10 @@ def plan_domain(
     elif not found:
         expected = Estimate(0, 0, 0, 0)
     else:
-        with open_executor(
-            machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name
-        ) as executor:
-            expected = estimate(domain, section, files, executor)
-        work = Conversion(domain, section, files, store, store).work(machine.scratch)
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
         replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" and not done else 0
-        needs = store_needs(store, expected.store_bytes, commit, work, replaced)
+        conversion = forecast_conversion(domain, section, files, store, machine, commit, replaced)
+        expected, needs, memory = conversion.estimate, conversion.needs, conversion.memory_bytes
     whole = replace(
         expected,
         rows=expected.rows + sum(sum(each.attributes["rows"].values()) for each in done.values()),
@@ -126,7 +123,18 @@ def plan_domain(
         expected = replace(expected, refused="")
     left_out = {name: reason for each in found for name, reason in each.left_out.items()}
     return DomainPlan(
-        domain.name, domain.row, len(files), expected, saved, commit, needs, training, tables, left_out, tuple(done)
+        domain=domain.name,
+        row=domain.row,
+        files=len(files),
+        estimate=expected,
+        saved=saved,
+        commit=commit,
+        needs=needs,
+        memory=memory,
+        training=training,
+        tables=tables,
+        left_out=left_out,
+        done=tuple(done),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +28,14 @@ JOURNAL = 4
 # Settings for reading a store change no byte of it, nor does what is only checked.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 NOT_STORED = NOT_CONVERSION | {"audit"}
+
+
+def work_folder(store: Path, scratch: Path | None) -> Path:
+    """Where a store grows: in ``scratch``, where each workspace has its own folder, or next to its place."""
+    if scratch is None:
+        return store.with_name(f"{store.name}.work")
+    workspace = hashlib.sha256(os.fsencode(store.resolve())).hexdigest()[:8]
+    return scratch / f"{store.name}.{workspace}.work"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 import shutil
 import sys
@@ -25,7 +24,7 @@ from outofcore.conversion.doubts import doubts
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.inputs import Inputs
-from outofcore.conversion.journal import Journal, identity
+from outofcore.conversion.journal import Journal, identity, work_folder
 from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.units import unit_converter
@@ -62,13 +61,6 @@ class Conversion:
     files: Sequence[RawFile]  # sorted
     store: Path  # its final place
     rejects: Path  # final place of their table (CSV)
-
-    def work(self, scratch: Path | None) -> Path:
-        """The work folder: in ``scratch``, where each workspace has its own, or next to the store."""
-        if scratch is None:
-            return self.store.with_name(f"{self.store.name}.work")
-        workspace = hashlib.sha256(os.fsencode(self.store.resolve())).hexdigest()[:8]
-        return scratch / f"{self.store.name}.{workspace}.work"
 
     def run(
         self,
@@ -149,10 +141,10 @@ class Conversion:
         raise StoreError(message)
 
     def _work_folder(self, target: Target, scratch: Path | None) -> AbstractContextManager[WorkFolder]:
-        """The folder of :meth:`work`; the lock of the target holds wherever it is."""
+        """The folder where the store grows; the lock of the target holds wherever it is."""
         if scratch is None:
             return nullcontext(target)
-        work = self.work(scratch)
+        work = work_folder(self.store, scratch)
         return WorkFolder(work, f"{work}: another conversion works in this folder; wait until it has ended")
 
     def _convert_units(

@@ -154,6 +154,9 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     names += [*columns("count", "rows"), *columns("bytes", "sample", "model")]
     print_table(console, DisplayTable(names, written))
     for domain in plan.domains:
+        if domain.memory:
+            taken = f"its conversion takes about {format_bytes(domain.memory)} of memory beyond the interpreter's"
+            console.print(f"{domain.domain}: {taken}", style="dim")
         if domain.commit:
             console.print(f"{domain.domain}: kept by DVC as {domain.commit}", style="dim")
         if domain.done:
@@ -222,6 +225,7 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
                 "copies_made": each.commit.copies_made if each.commit else 0,
                 "copies_kept": each.commit.copies_kept if each.commit else 1,
                 "needs": [asdict(need) for need in each.needs],
+                "conversion_memory": each.memory,
                 "training": each.training and asdict(each.training),
                 **{table.name: table.records for table in each.tables},
             }

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.conversion.ahead import BEYOND_SAMPLE, SEEN_KEY_BYTES, units_ahead
 from outofcore.conversion.estimate import AHEAD, Estimate
+from outofcore.conversion.forecast import ConversionForecast
 from outofcore.errors import BudgetError
 
 MB = 10**6
@@ -64,9 +64,8 @@ def test_the_figure_that_a_refusal_names_suffices_and_is_kept(tmp_path: Path) ->
     ("more", "units"), [(0, AHEAD), (7, AHEAD), (8, AHEAD + 1), (79, AHEAD + 9), (800, AHEAD + 100)]
 )
 def test_more_memory_allows_more_units_in_flight(more: int, units: int) -> None:
-    forecast = Estimate(0, 0, 0, 0, unit_bytes=8 * MB)
-    budget = 300 * MB + BEYOND_SAMPLE + 1000 * SEEN_KEY_BYTES + more * MB
-    assert units_ahead("chess", forecast, 300 * MB, 1000, budget, refuse=True) == units
-    assert units_ahead("chess", forecast, 300 * MB, 1000, budget // 4, refuse=False) == 1
+    sample = ConversionForecast(Estimate(0, 0, 0, 0, unit_bytes=8 * MB), (), held_bytes=100 * MB, memory_bytes=330 * MB)
+    assert sample.units_ahead("chess", (430 + more) * MB, refuse=True) == units
+    assert sample.units_ahead("chess", 100 * MB, refuse=False) == 1
     with pytest.raises(BudgetError, match=r"^chess: memory is 300 MB, and this conversion takes up to 470 MB"):
-        units_ahead("chess", forecast, 300 * MB, 1000, 300 * MB, refuse=True)
+        sample.units_ahead("chess", 300 * MB, refuse=True)
