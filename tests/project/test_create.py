@@ -33,7 +33,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_this_repository_is_the_project_of_all_domains() -> None:
-    cure = "change project/files/pipeline.yaml or the params.yaml of a domain, then render: see docs/architecture.md"
+    cure = "change project/files/pipeline.yaml or the settings of a domain, then render: see docs/architecture.md"
     assert (ROOT / "dvc.yaml").read_text() == definition(ORDER, sources=True), cure
     assert (ROOT / "params.yaml").read_text() == params(ORDER), cure
     assert find_cache(ROOT) is not None

@@ -81,7 +81,9 @@ def test_an_unknown_link_is_named_with_its_file(tmp_path: Path) -> None:
         find_cache(root)
 
 
-@pytest.mark.parametrize("text", ['[cache]\n    dir = "/mnt/a\n', "[cache]\n    type = a'b'c\n", "[cache]\n\xff"])
+@pytest.mark.parametrize(
+    "text", ['[cache]\n    dir = "/mnt/a\n', "[cache]\n    type = a'b'c\n", "[cache]\n\xff", "[core\n"]
+)
 @pytest.mark.parametrize("name", ["config", "config.local"])
 def test_settings_that_cannot_be_read_are_one_line_that_names_their_file(tmp_path: Path, text: str, name: str) -> None:
     root = project(tmp_path / "p", "")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from outofcore.domains.registry import get_domain
 from outofcore.project.code import stated_versions
@@ -20,6 +24,7 @@ from outofcore.system.extras import load
 ORDER = ("chess", "go", "text", "neural")
 SCRIPTS = ("check", "sample", "convert", "train", "evaluate", "report")
 REQUIREMENTS = "requirements.txt"
+MOST_COLUMNS = 130  # of a line of params.yaml
 _OWN = Path(__file__).parent
 # A wheel holds the scripts of the repository; in the repository itself there is no second copy.
 _SCRIPTS = next(path for path in (_OWN / "stages", _OWN.parents[2] / "stages") if path.is_dir())
@@ -56,13 +61,33 @@ def params(domains: Sequence[str]) -> str:
 
 
 def section(domain: str) -> str:
-    """A domain's section of ``params.yaml``: the file of its package, or its defaults."""
+    """A domain's section of ``params.yaml``: all keys, as they are described in its types.
+
+    Values are the defaults, or those in the file ``params.yaml`` of its package.
+    """
     kind = get_domain(domain)
     path = Path(getattr(__import__(type(kind).__module__, fromlist=["_"]), "__file__", "")).with_name("params.yaml")
-    if path.is_file():
-        return path.read_text("utf-8")
-    defaults = kind.section.model_validate({"raw": f"data/sample/{domain}"}).model_dump(mode="json")
-    return yaml.safe_dump({domain: {**defaults, "evaluate": None}}, sort_keys=False)
+    stated = parse_yaml(path.read_text("utf-8"))[domain] if path.is_file() else {}
+    values = kind.section.model_validate({"raw": f"data/sample/{domain}", **stated})
+    return "\n".join((f"{domain}:", *_keys(values, "  "))) + "\n"
+
+
+def _keys(values: BaseModel, margin: str) -> Iterator[str]:
+    """The lines of a section: each key with its value and its description, next to it or, if that is long, above."""
+    for name, key in type(values).model_fields.items():
+        value = getattr(values, name)
+        if isinstance(value, BaseModel) and type(value).model_fields:
+            yield from (f"{margin}{name}:", *_keys(value, f"{margin}  "))
+            continue
+        written = yaml.safe_dump({name: to_jsonable_python(value)}, default_flow_style=True, width=math.inf)
+        line, note = f"{margin}{written.strip()[1:-1]}", " ".join((key.description or "").split())
+        choices = get_args(key.annotation) if get_origin(key.annotation) is Literal else ()
+        if not all(str(each) in note for each in choices):
+            note = f"{' | '.join(map(str, choices))}{'; ' if note else ''}{note}"
+        if len(line) + len(note) > MOST_COLUMNS:
+            yield from textwrap.wrap(note, MOST_COLUMNS, initial_indent=f"{margin}# ", subsequent_indent=f"{margin}# ")
+            note = ""
+        yield f"{line} # {note}" if note else line
 
 
 def sections_in(text: str) -> dict[str, str]:

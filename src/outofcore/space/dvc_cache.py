@@ -91,10 +91,10 @@ def _read(file: Path) -> dict[str, str]:
     for line in map(str.strip, lines):
         if section := _SECTION.fullmatch(line):
             inside = section[1].strip().lower() == "cache"
-        elif inside and re.match(r"(dir|type)\s*=", line, re.IGNORECASE):
+        elif line.startswith("[") or (inside and re.match(r"(dir|type)\s*=", line, re.IGNORECASE)):
             key = _KEY.fullmatch(line)
             if key is None:
-                message = f"{file}: expected a setting of DVC such as 'type = hardlink,symlink', got {line!r}"
+                message = f"{file}: expected settings of DVC such as 'type = hardlink,symlink', got {line!r}"
                 raise ParamsError(message)
             settings[key[1].lower()] = next(each for each in key.groups()[1:] if each is not None)
     return settings
