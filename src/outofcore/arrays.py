@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from outofcore.conversion.given import (
+from outofcore.conversion.labels import Labels
+from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
+from outofcore.conversion.user_arrays import (
     FieldArrays,
     by_name,
     fields_of,
@@ -28,8 +30,6 @@ from outofcore.conversion.given import (
     segment,
     steps,
 )
-from outofcore.conversion.labels import Labels
-from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
 from outofcore.domains.sections import SplitSection, StoreSection
 from outofcore.errors import ParamsError
 from outofcore.settings.machine import load_machine

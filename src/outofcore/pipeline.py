@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from outofcore.conversion.assemble import REJECTS_HEADER
-from outofcore.conversion.described import attributes
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.forecast import forecast_conversion
 from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
+from outofcore.conversion.summary import attributes
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain

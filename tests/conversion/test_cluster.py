@@ -16,7 +16,7 @@ import pytest
 from outofcore.conversion.cluster import compare, open_cluster
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.conversion.versions import versions
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
@@ -52,7 +52,7 @@ def raw(tmp_path: Path) -> Path:
 
 def run(
     domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda *_: None, **kwargs: Any
-) -> Outcome:
+) -> ConversionResult:
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     conversion = Conversion(domain, section, files, out / "a.zarr", out / "rejects.csv")
     engine = "dask" if address else "threads"

@@ -19,7 +19,7 @@ import pytest
 from outofcore.conversion import inputs
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.errors import RawInputError, SpaceError
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit
@@ -35,7 +35,7 @@ def run(
     before: Callable[[], None] = lambda: None,
     domain: Lines | None = None,
     **options: Any,
-) -> Outcome:
+) -> ConversionResult:
     domain, section = domain or Lines(), LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     before()

@@ -19,7 +19,7 @@ from outofcore.conversion import versions
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import Journal
-from outofcore.conversion.run import Conversion, Outcome
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.errors import DamagedStore, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.shards import index_bytes
@@ -30,7 +30,7 @@ from tests.store.synced import Synced
 WORK = "lines.zarr.work"
 
 
-def run(raw: Path, out: Path, watch: Callable[[int, int], None] = lambda *_: None, **options: Any) -> Outcome:
+def run(raw: Path, out: Path, watch: Callable[[int, int], None] = lambda *_: None, **options: Any) -> ConversionResult:
     domain, section = Lines(), LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
@@ -57,7 +57,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def whole(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> ConversionResult:
     """The conversion without a stop."""
     return run(raw, tmp_path_factory.mktemp("whole"))
 
@@ -111,7 +111,7 @@ FILES = (
 @pytest.mark.parametrize("name", FILES)
 def test_what_was_damaged_is_converted_again(
     raw: Path,
-    whole: Outcome,
+    whole: ConversionResult,
     stopped: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -161,7 +161,7 @@ def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, 
 
 @pytest.mark.parametrize("package", ["outofcore", "numba", "gigatoken"])
 def test_another_version_of_the_package_or_an_engine_starts_afresh(
-    raw: Path, whole: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+    raw: Path, whole: ConversionResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     stop(raw, tmp_path)
     found = versions.versions("lines")
@@ -171,7 +171,7 @@ def test_another_version_of_the_package_or_an_engine_starts_afresh(
     assert again.seal.digest == whole.seal.digest
 
 
-def test_a_work_folder_belongs_to_one_process(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_a_work_folder_belongs_to_one_process(raw: Path, whole: ConversionResult, tmp_path: Path) -> None:
     refused: list[str] = []
 
     def watch(*_: int) -> None:
@@ -186,7 +186,7 @@ def test_a_work_folder_belongs_to_one_process(raw: Path, whole: Outcome, tmp_pat
     assert "\n" not in refused[0]
 
 
-def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: ConversionResult, tmp_path: Path) -> None:
     program = (
         "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
         "run(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: os._exit(9))"
@@ -197,7 +197,9 @@ def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: Outcome, t
     assert run(raw, tmp_path).seal.digest == whole.seal.digest
 
 
-def test_a_conversion_killed_on_the_way_to_its_place_resumes(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_a_conversion_killed_on_the_way_to_its_place_resumes(
+    raw: Path, whole: ConversionResult, tmp_path: Path
+) -> None:
     program = (
         "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
         "rename = Path.rename\n"
@@ -213,7 +215,9 @@ def test_a_conversion_killed_on_the_way_to_its_place_resumes(raw: Path, whole: O
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.zarr", "rejects.csv"]
 
 
-def test_what_a_killed_copy_left_is_removed_at_the_next_start(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_what_a_killed_copy_left_is_removed_at_the_next_start(
+    raw: Path, whole: ConversionResult, tmp_path: Path
+) -> None:
     left = tmp_path / WORK / "arriving"
     stop(raw, tmp_path)
     shutil.copytree(tmp_path / WORK / "store", left)
@@ -223,9 +227,11 @@ def test_what_a_killed_copy_left_is_removed_at_the_next_start(raw: Path, whole: 
     assert not any(seen)
 
 
-def test_workspaces_that_share_scratch_work_in_folders_of_their_own(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_workspaces_that_share_scratch_work_in_folders_of_their_own(
+    raw: Path, whole: ConversionResult, tmp_path: Path
+) -> None:
     scratch = tmp_path / "scratch"
-    inner: list[Outcome] = []
+    inner: list[ConversionResult] = []
 
     def watch(*_: int) -> None:
         if not inner:

@@ -17,7 +17,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.sections import StoreSection
 from outofcore.errors import AuditError, RawInputError, SpaceError, StoreError
@@ -33,7 +33,7 @@ from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lin
 NOTHING = Estimate(0, 0, 0, 0)
 
 
-def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, **options: Any) -> Outcome:
+def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, **options: Any) -> ConversionResult:
     domain, section = domain or Lines(), section or LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")

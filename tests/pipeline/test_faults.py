@@ -14,7 +14,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.errors import AuditError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
@@ -62,7 +62,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def run(raw: Path, out: Path, domain: Lines, scratch: Path | None = None) -> Outcome:
+def run(raw: Path, out: Path, domain: Lines, scratch: Path | None = None) -> ConversionResult:
     files = find_files(raw, "**/*", domain.suffixes, section="lines")
     conversion = Conversion(domain, LinesSection(), files, out / "lines.zarr", out / "rejects" / "lines.csv")
     return conversion.run(

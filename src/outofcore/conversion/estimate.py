@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from outofcore.conversion.assemble import Assembler
-from outofcore.conversion.described import attributes, counted, sources
-from outofcore.conversion.doubts import doubts
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS, splits_of
+from outofcore.conversion.summary import attributes, counted, doubts, sources
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.given import TEXT, Form, refuse
+from outofcore.conversion.user_arrays import TEXT, Form, refuse
 from outofcore.store.schema import Field
 
 Values = npt.NDArray[Any]

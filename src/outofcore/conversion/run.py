@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
-from outofcore.conversion.build import Build
 from outofcore.conversion.cluster import width
-from outofcore.conversion.described import attributes, sources
-from outofcore.conversion.doubts import doubts
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import in_order
+from outofcore.conversion.in_progress import StoreInProgress
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, identity, work_folder
 from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.splits import SPLITS
+from outofcore.conversion.summary import attributes, doubts, sources
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError, StoreError
@@ -44,7 +43,7 @@ NOTICE_BYTES = 10**9
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ConversionResult:
     """What a conversion left."""
 
     seal: Seal  # of the store
@@ -72,7 +71,7 @@ class Conversion:
         scratch: Path | None = None,
         most_ahead: int | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    ) -> Outcome:
+    ) -> ConversionResult:
         """Convert; a stopped run resumes at its last checkpoint and ends with the same bytes.
 
         Work of an earlier run with other input or params is deleted first. ``executor``, ``workers`` and ``most_ahead``
@@ -99,7 +98,7 @@ class Conversion:
             remove_unfinished(self.rejects)
             layout = self.section.store.layout()
             empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders)
-            build = Build(self.section, inputs, journal, empty)
+            build = StoreInProgress(self.section, inputs, journal, empty)
             resumed = build.resume(self.domain.name)
             try:
                 rate = forecast.audit_rate(self.section.audit.records)
@@ -125,7 +124,7 @@ class Conversion:
         figures = self._figures(forecast, build, seal)
         for each in figures.get("doubts", ()):
             sys.stderr.write(f"note: {self.domain.name}: {each}\n")
-        return Outcome(seal, figures, resumed)
+        return ConversionResult(seal, figures, resumed)
 
     def _refuse_other_file(self) -> None:
         """Raise StoreError if the place of the rejects has something else."""
@@ -149,7 +148,7 @@ class Conversion:
 
     def _convert_units(
         self,
-        build: Build,
+        build: StoreInProgress,
         pool: Executor,
         rate: AuditRate,
         ahead: int,
@@ -192,7 +191,7 @@ class Conversion:
     def _raw_bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
-    def _figures(self, forecast: Estimate, build: Build, seal: Seal) -> dict[str, Any]:
+    def _figures(self, forecast: Estimate, build: StoreInProgress, seal: Seal) -> dict[str, Any]:
         counts, doubted = build.counts(), doubts(self.domain, self.section, build.assembler)
         rows = sum(counts["rows"].values())
         stored = sum(length for length, _ in seal.files.values())
@@ -209,7 +208,7 @@ class Conversion:
             **({"doubts": doubted} if doubted else {}),
         }
 
-    def _note_empty_splits(self, build: Build) -> None:
+    def _note_empty_splits(self, build: StoreInProgress) -> None:
         """Name the splits that got no group; by content an empty one needs no note, so few sequences are there."""
         section, counts = self.section.splits, build.counts()["sequences"]
         wanted = {"train": section.by != "content", "val": bool(section.val), "test": bool(section.test)}

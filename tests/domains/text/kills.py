@@ -21,7 +21,7 @@ from typing import Any
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.domains.text import DOMAIN, source
 from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import TextSection
@@ -81,7 +81,7 @@ def section_of(folder: Path) -> TextSection:
     )
 
 
-def run(folder: Path, name: str, watch: Any = lambda *_: None) -> Outcome:
+def run(folder: Path, name: str, watch: Any = lambda *_: None) -> ConversionResult:
     """Convert, in small units."""
     reading.BLOCK_BYTES = source.BLOCK_BYTES = 20_000  # type: ignore[attr-defined]
     section = section_of(folder)

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
-from outofcore.conversion.described import counted
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, SavedState
 from outofcore.conversion.splits import splits_of
+from outofcore.conversion.summary import counted
 from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
@@ -21,7 +21,7 @@ from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 
 
-class Build:
+class StoreInProgress:
     """The store of a conversion as far as it is built; ``empty`` makes the writer that it grows in."""
 
     def __init__(self, section: Any, inputs: Inputs, journal: Journal, empty: Callable[[], StoreWriter]) -> None:

@@ -1,7 +1,11 @@
-"""Descriptive data of a store: the attributes of its root, and one row per raw file."""
+"""What a conversion records of its result: the attributes of the root, one row per raw file, counts, and warnings.
+
+The estimate asks for the same, so that its forecast holds what the store will hold.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -54,3 +58,25 @@ def sources(files: Sequence[RawFile], assembler: Assembler, digests: Iterable[st
         "accepted": np.array([accepted for _, accepted in pairs], np.int64),
         "rejected": np.array([found - accepted for found, accepted in pairs], np.int64),
     }
+
+
+def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
+    """Warnings about settings that probably do not do what you meant, one sentence for each.
+
+    Half of the records are rejected, one is accepted, or some are accepted that a filter seems to exclude.
+    """
+    name, found = domain.name, []
+    rejected: Counter[str] = counted.rejected
+    if counted.accepted and rejected.total() >= counted.found / 2:
+        reason, count = rejected.most_common(1)[0]
+        found.append(
+            f"{rejected.total():,} of {counted.found:,} records are rejected, {count:,} of them as {reason}; if that "
+            f"surprises you, look at the settings raw, source and filters of {name}"
+        )
+    if counted.accepted == 1 and (section.splits.val or section.splits.test):
+        more = f"; {name}.{domain.divided_by} makes several of one" if domain.divided_by else ""
+        found.append(f"only one {domain.sequence} is accepted, so only one split has data{more}")
+    for key, words in section.filters.unrated_passed.items():
+        if counted.counts[key]:
+            found.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")
+    return found
