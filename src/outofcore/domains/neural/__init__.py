@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from outofcore.domains.domain import Domain
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
     from outofcore.display.table import DisplayTable
     from outofcore.domains.planning import Outlook
 
-# Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
-ZARR = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")
-
 
 class Neural(Domain):
     """Recordings of many sessions."""
@@ -22,11 +20,18 @@ class Neural(Domain):
     row = "bin"
     sequence = "trial"
     divided_by = "source.trial_bins"
-    suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", ".zarr", *ZARR)
     section = NeuralSection
     bytes_version = 4
     packages = ("h5py", "scipy")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
+
+    @cached_property
+    def suffixes(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Endings of all formats, which import their libraries."""
+        self.require_packages()
+        from outofcore.domains.neural.recordings.formats import NAMES
+
+        return NAMES
 
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Ways to keep the frames, and which of them fit this machine."""

@@ -223,9 +223,7 @@ class NeuralTrainSection(TrainSection):
 class NeuralSection(DomainSection):
     """All neural settings that change the bytes of the store or the model."""
 
-    raw: Raw = Field(
-        description="a session, or a folder of them: .h5 .hdf5 .mat .nwb .npz .zarr, folders of .npy or text"
-    )
+    raw: Raw = Field(description="a session, or a folder of them, of the formats in docs/neural.md")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     store: NeuralStoreSection = NeuralStoreSection()

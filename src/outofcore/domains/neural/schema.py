@@ -7,6 +7,7 @@ from typing import Any
 
 from outofcore.domains.neural.dtypes import stored_as
 from outofcore.domains.neural.params import NeuralSection, SourceSection
+from outofcore.domains.neural.recordings.formats import FORMATS
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
 from outofcore.errors import RawInputError
@@ -95,7 +96,7 @@ def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) 
             attributes["unit_columns"] = {name: list(column) for name, column in survey.units.columns.items()}
     if survey.clock is not None:
         attributes["clock"] = {
-            "unit_in_file": source.time_unit if session.kind != "nwb" else "s",
+            "unit_in_file": FORMATS[session.kind].unit or source.time_unit,
             "first_bin_ns": survey.clock.origin,
             "bin_width_ns": survey.clock.width,
             "longest_ns": dict(survey.longest),

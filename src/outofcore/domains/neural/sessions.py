@@ -8,31 +8,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
-
-import h5py
 
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError
-from outofcore.domains.neural.recordings.folder import TEXT, FolderRecording, named_files
-from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
-from outofcore.domains.neural.recordings.mat import MatRecording
-from outofcore.domains.neural.recordings.npy import NpzRecording
-from outofcore.domains.neural.recordings.nwb import NwbRecording
+from outofcore.domains.neural.recordings.folder import FolderRecording, named_files
+from outofcore.domains.neural.recordings.formats import FOLDERS, FORMATS, SUFFIXES
 from outofcore.domains.neural.recordings.recording import Recording
-from outofcore.domains.neural.recordings.zarr import ZarrRecording
 from outofcore.raw.files import RawFile, plain_name
 
-Format = Literal["hdf5", "mat", "nwb", "npz", "zarr", "folder", "none"]
-
-SUFFIXES: dict[str, Format] = {".h5": "hdf5", ".hdf5": "hdf5", ".mat": "mat", ".nwb": "nwb", ".npz": "npz"}
-FORMATS: dict[Format, type[Any]] = {
-    "hdf5": Hdf5Recording,
-    "mat": MatRecording,
-    "nwb": NwbRecording,
-    "npz": NpzRecording,
-    "zarr": ZarrRecording,
-}
 # Names in a store that are not those of parts.
 TAKEN = ("train", "val", "test", "sources", "seal.json", "checksums", "zarr.json")
 
@@ -42,7 +25,7 @@ class Session:
     """A recording of the user's input."""
 
     name: str  # part of the store
-    kind: Format  # format; ``none`` for a file that belongs to no recording
+    kind: str  # its format; ``none`` for a file that belongs to no recording
     root: Path  # the file, or the folder
     members: tuple[str, ...]  # files of a folder, relative to it
     source: int  # number of its (first) raw file
@@ -54,7 +37,7 @@ class Session:
 def find_sessions(files: Sequence[RawFile], source: SourceSection) -> list[Session]:
     """Group raw files into sessions by their first file; a folder is one if it holds a file that ``source`` names."""
     patterns = [named_files(name).parts for name in source.arrays]
-    grouped: dict[tuple[Format, Path, str], list[int]] = {}
+    grouped: dict[tuple[str, Path, str], list[int]] = {}
     for number, file in enumerate(files):
         grouped.setdefault(_place(file, patterns), []).append(number)
     sessions: list[Session] = []
@@ -73,35 +56,28 @@ def opened(session: Session) -> Iterator[Recording]:
     if session.kind == "none":
         message = f"{session.file}: no recording of a known format, and no file that source.names means"
         raise SessionError(message, reason="no_recording")
-    if session.kind == "folder":
-        recording: Recording = FolderRecording(session.root, session.members)
-    else:
-        recording = FORMATS[format_of(session)](session.root)
+    recording = FORMATS[session.kind].open(session.root, session.members)
     with closing(recording):
         yield recording
 
 
-def format_of(session: Session) -> Format:
-    """The session's kind; since version 7.3, MATLAB writes HDF5."""
-    return "hdf5" if session.kind == "mat" and h5py.is_hdf5(session.root) else session.kind
-
-
-def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Format, Path, str]:
+def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[str, Path, str]:
     """Format, root and label of the session that a file belongs to."""
     pure = PurePosixPath(file.name)
-    # The outermost Zarr folder counts, up to the raw folder itself.
+    # The outermost folder counts, up to the raw folder itself.
     for depth in range(len(pure.parts), 0, -1):
-        if file.path.parents[depth - 1].suffix == ".zarr":
-            return "zarr", file.path.parents[depth - 1], _label(pure, depth)
+        parent = file.path.parents[depth - 1]
+        if parent.suffix in FOLDERS:
+            return FOLDERS[parent.suffix], parent, _label(pure, depth)
     lowered = file.name.lower()
     for suffix, kind in SUFFIXES.items():
         if lowered.endswith(suffix):
             return kind, file.path, file.name
-    for steps in patterns if plain_name(lowered).endswith((".npy", *TEXT)) else ():
+    for steps in patterns if plain_name(lowered).endswith(FolderRecording.member_suffixes) else ():
         tail = pure.parts[-len(steps) :]
         bare = (*tail[:-1], tail[-1].removesuffix(".npy"))
         if len(tail) == len(steps) and (_fits(tail, steps) or _fits(bare, steps)):
-            return "folder", file.path.parents[len(steps) - 1], _label(pure, len(steps))
+            return FolderRecording.format, file.path.parents[len(steps) - 1], _label(pure, len(steps))
     return "none", file.path, file.name
 
 
@@ -116,7 +92,8 @@ def _label(name: PurePosixPath, depth: int) -> str:
 
 def _part_name(label: str) -> str:
     """A label as one path segment that every filesystem and Zarr library accepts."""
-    bare = re.sub(r"\.(h5|hdf5|mat|nwb|npz|zarr)$", "", label, flags=re.IGNORECASE)
+    ending = next((suffix for suffix in (*SUFFIXES, *FOLDERS) if label.lower().endswith(suffix)), "")
+    bare = label[: len(label) - len(ending)]
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", bare.replace("/", "-")).strip(".") or "session"
 
 

@@ -30,6 +30,13 @@ MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-"
 class FolderRecording(Recording):
     """A folder; arrays are named by relative path, ``.npy`` optional; ``[2]`` or ``[speed]`` for a column of text."""
 
+    format = "folder"
+    member_suffixes = (".npy", *TEXT)
+
+    @classmethod
+    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
+        return cls(root, members)
+
     def __init__(self, root: Path, files: tuple[str, ...]) -> None:
         self._root = root
         self._files = files

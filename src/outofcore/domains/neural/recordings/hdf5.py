@@ -38,6 +38,14 @@ MOST_LINKS = 16
 
 
 class Hdf5Recording(Recording):
+    format = "hdf5"
+    suffixes: tuple[str, ...] = (".h5", ".hdf5")
+
+    @classmethod
+    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
+        del members
+        return cls(root)
+
     def __init__(self, path: Path) -> None:
         with refusing("not a readable HDF5 file", OSError):
             # Read-only, so a lock would only block others; some filesystems have none.

@@ -10,15 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from scipy.io import loadmat, whosmat
 
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, raise_if_of_system, sliced
+from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
 from outofcore.domains.neural.recordings.recording import Recording
 
 
 class MatRecording(Recording):
+    format = "mat"
+    suffixes = (".mat",)
     streamed = True  # a variable is decompressed once, not again by each worker
+
+    @classmethod
+    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
+        """The file; since version 7.3, MATLAB writes HDF5."""
+        del members
+        return Hdf5Recording(root) if h5py.is_hdf5(root) else cls(root)
 
     def __init__(self, path: Path) -> None:
         self._path = path

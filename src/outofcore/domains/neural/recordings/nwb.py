@@ -28,6 +28,8 @@ INVALID = "intervals/invalid_times"
 
 
 class NwbRecording(Hdf5Recording):
+    format = "nwb"
+    suffixes = (".nwb",)
     unit: TimeUnit | None = "s"
     always_read = (INVALID,)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,21 @@ from outofcore.raw.files import natural_order
 
 
 class Recording:
-    """An open session."""
+    """An open session. A format is a module here with a subclass: what it reads is stated there, and nowhere else."""
+
+    format = ""  # a word of its own
+    suffixes: tuple[str, ...] = ()  # endings of files that are a session each
+    folder_suffix = ""  # ending of folders that are a session each
+    member_suffixes: tuple[str, ...] = ()  # endings of the files in a folder that is a session, before a compression's
 
     streamed = False  # some arrays are decompressed whole, so that one process reads: compressed members, text
     always_read: tuple[str, ...] = ()  # what is read if it is there, without a setting
     unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
+
+    @classmethod
+    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
+        """Open a file, or a folder with some files of interest, relative to it; raises SessionError."""
+        raise NotImplementedError
 
     def names(self) -> Sequence[str]:
         """Names of all arrays, for patterns and messages."""

@@ -28,6 +28,16 @@ from outofcore.raw.files import natural_order
 class ZarrRecording(Recording):
     """A Zarr group in a folder."""
 
+    format = "zarr"
+    folder_suffix = ".zarr"
+    # Metadata of version 3 and 2, and chunks, whose names end with their place in the grid.
+    member_suffixes = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")
+
+    @classmethod
+    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
+        del members
+        return cls(root)
+
     def __init__(self, path: Path) -> None:
         with refusing("not a readable Zarr group", OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
             self._path, self._group = path, zarr.open_group(path, mode="r")
