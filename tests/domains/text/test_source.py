@@ -624,6 +624,10 @@ def test_documents_too_few_for_the_splits_are_split_by_place(convert, tmp_path: 
 def test_the_hash_decides_where_it_fills_all_splits_and_small_texts_stay_whole(convert, tmp_path: Path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": f"{n} {PROSE}"}) + "\n" for n in range(900)))
     assert convert(tmp_path).splits == []
+    few = {"val": 1e-4, "test": 0.0}
+    assert len(set(convert(tmp_path, splits=few).splits)) == 2
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": f"document {n}"}) + "\n" for n in range(4096)))
+    assert convert(tmp_path, splits=few).splits == []
     small = tmp_path / "small"
     small.mkdir()
     (small / "a.txt").write_text(lines_of_a_text(20_000))

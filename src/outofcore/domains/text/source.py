@@ -24,6 +24,9 @@ from outofcore.raw.unit import Reject, Unit
 LEAST_BYTES = 64 << 10
 """Text of fewer bytes is not split by place unless asked for: a twentieth would hold no window."""
 
+FEW = 4096
+"""As many documents are not few, however small a share is: the input is not read further to know its splits."""
+
 
 @dataclass(frozen=True)
 class Places:
@@ -61,13 +64,14 @@ def find_places(files: Sequence[RawFile], section: TextSection) -> Places | None
     wanted = {number for number, share in enumerate(splits.expected) if share > 0}
     if splits.by not in ("content", "place") or (splits.by == "content" and (splits.named or len(wanted) == 1)):
         return None
-    sizes, filled = np.zeros(len(files) + 1, np.int64), set[int]()
+    sizes, filled, documents = np.zeros(len(files) + 1, np.int64), set[int](), 0
     for unit in _cut(files, section):
         for stretch in unit.stretches:
             sizes[stretch.source + 1] += stretch.stop - stretch.start
         if splits.by == "content":
-            filled |= set(assign(keys_of(read_documents(unit, section).texts), splits).tolist())
-            if wanted <= filled:
+            texts = read_documents(unit, section).texts
+            filled, documents = filled | set(assign(keys_of(texts), splits).tolist()), documents + len(texts)
+            if wanted <= filled or documents >= FEW:
                 return None
     starts = np.cumsum(sizes).tolist()
     return Places(tuple(starts), starts[-1]) if splits.by == "place" or starts[-1] >= LEAST_BYTES else None
