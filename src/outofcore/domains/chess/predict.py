@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import chess
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 from torch import Tensor
 
-from outofcore.domains.boards.positions import predicted_positions
+from outofcore.domains.boards.predict import Options as Options  # the predictor's
+from outofcore.domains.boards.predict import predicted_positions
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
@@ -18,17 +18,10 @@ from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSe
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify
-from outofcore.domains.domain import Section
 from outofcore.domains.predictor import SPLIT, Row
 from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
-
-
-class Options(Section):
-    """What is listed for each position."""
-
-    best: int = Field(5, ge=1, le=256, description="most probable legal moves that are listed")
 
 
 def predict(task: ChessTask, batch: Batch) -> dict[str, Tensor]:

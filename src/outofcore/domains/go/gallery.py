@@ -8,34 +8,32 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.boards.positions import positions_for_pictures
-from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, counted
+from outofcore.domains.boards.gallery import pictures_of
+from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
 from outofcore.domains.go.draw import LETTERS, PLAYERS, frame_of, points_of
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
-BOARDS = 6
+
+def pictures(store: Store) -> Sequence[Picture]:
+    """A few positions with the move played."""
+    return pictures_of(store, _picture)
 
 
-def pictures(store: Store) -> Sequence[Picture | Passage]:
-    """Positions of games spread over the store, each later in its game than the previous one."""
-    found = []
-    for _, _, rows in positions_for_pictures(store, BOARDS):
-        state, size = rows["state"][0], int(rows["state"][0][SIZE])
-        player, move = PLAYERS[int(state[TO_PLAY])], _move(rows)
-        played = "passes" if move is None else f"plays {LETTERS[move[1]]}{size - move[0]}"
-        points = points_of(rows)
-        black, white = int((points == 1).sum()), int((points == 2).sum())
-        found.append(
-            Picture(
-                title=f"Move {int(state[MOVE_NUMBER]) + 1}: {player} {played}",
-                alt=f"Go position on {size} x {size}: {black} black and {white} white stones; {player} {played}",
-                svg="".join(_board(points, move, int(state[TO_PLAY]))),
-            )
-        )
-    return found
+def _picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
+    del store, split, number
+    state, size = rows["state"][0], int(rows["state"][0][SIZE])
+    player, move = PLAYERS[int(state[TO_PLAY])], _move(rows)
+    played = "passes" if move is None else f"plays {LETTERS[move[1]]}{size - move[0]}"
+    points = points_of(rows)
+    black, white = int((points == 1).sum()), int((points == 2).sum())
+    return Picture(
+        title=f"Move {int(state[MOVE_NUMBER]) + 1}: {player} {played}",
+        alt=f"Go position on {size} x {size}: {black} black and {white} white stones; {player} {played}",
+        svg="".join(_board(points, move, int(state[TO_PLAY]))),
+    )
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
@@ -44,7 +42,7 @@ def distributions(store: Store) -> Sequence[Distribution]:
     ranks = ranks[ranks != UNKNOWN_RANK]
     komi = column(store, "komi").astype(np.float64)
     names = {int(code): code.name.lower() for code in ResultKind}
-    found = [
+    charts = [
         binned("Length of the games", "moves", "games", column(store, "length")),
         _numbers("Komi", "points for White", komi[np.isfinite(komi)]),
         _numbers("Handicap", "stones", column(store, "handicap").astype(np.float64)),
@@ -52,16 +50,16 @@ def distributions(store: Store) -> Sequence[Distribution]:
     ]
     if len(ranks):
         named = {int(rank): _rank(int(rank)) for rank in np.unique(ranks)}
-        found.insert(0, counted("Ranks of the players", "rank", "players", ranks, named))
-    return found
+        charts.insert(0, counted("Ranks of the players", "rank", "players", ranks, named))
+    return charts
 
 
 def _numbers(title: str, axis: str, values: npt.NDArray[np.float64]) -> Distribution:
     """One bar per number if there are few."""
-    found, counts = np.unique(values, return_counts=True)
-    if len(found) > 16:
+    numbers, counts = np.unique(values, return_counts=True)
+    if len(numbers) > 16:
         return binned(title, axis, "games", values)
-    return Distribution(title, axis, "games", tuple(f"{value:g}" for value in found), tuple(counts.tolist()))
+    return Distribution(title, axis, "games", tuple(f"{number:g}" for number in numbers), tuple(counts.tolist()))
 
 
 def _rank(code: int) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from outofcore.domains.boards.positions import predicted_positions
-from outofcore.domains.domain import Section
+from outofcore.domains.boards.predict import Options as Options  # the predictor's
+from outofcore.domains.boards.predict import predicted_positions
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.learn.policy import PolicyTask
@@ -22,12 +21,6 @@ from outofcore.domains.predictor import Row
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.store.reader import Store
-
-
-class Options(Section):
-    """What is listed for each position."""
-
-    best: int = Field(5, ge=1, le=1024, description="most probable moves that are listed")
 
 
 def predict(task: Task, batch: Batch) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Positions of a store of games: as a model predicts them, and a few of them for pictures."""
+"""Predictions for the positions of games, as chess and Go list them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from outofcore.domains.gallery import spread
+from outofcore.domains.domain import Section
 from outofcore.domains.predictor import SPLIT
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class Options(Section):
+    """What is listed for each position."""
+
+    best: int = Field(5, ge=1, le=1024, description="most probable moves that are listed")
 
 
 def predicted_positions(
@@ -31,10 +38,3 @@ def predicted_positions(
             row = {name: column[place : place + 1] for name, column in stored.items()}
             yield game, row, {name: array[place] for name, array in arrays.items()}
         first = last
-
-
-def positions_for_pictures(store: Store, count: int) -> Iterator[tuple[str, int, Columns]]:
-    """Split, number of the game and row of positions spread over the store, each later in its game than the last."""
-    for place, (split, number, start, length) in enumerate(spread(store, count)):
-        row = start + (place + 1) * length // (count + 2)
-        yield split, number, store.rows(split).read(row, row + 1)
