@@ -57,7 +57,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (WHOLE + GROUPS, {}, None, "ram"),
         (WHOLE + GROUPS - 1, {}, None, "hybrid"),
         (WHOLE, ANYWHERE, None, "ram"),
-        (FIXED + 40 * CHUNK, {"chunks": 40}, None, "ram"),  # too few chunks to keep some and read the others again
+        (FIXED + 36 * CHUNK, {"chunks": 36}, None, "ram"),  # too few chunks to keep some and read the others again
         (STREAMED, {}, None, "streamed"),
         (PLENTY, DEVICE, "cuda", "device"),
         (FIXED, DEVICE, "cuda", "device"),
@@ -153,7 +153,7 @@ def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""
     choice = chosen("auto", budget, {})
     assert choice.pinned_chunks >= 20
-    assert in_flight([NEEDS], [choice], budget) == (NEEDS.threads + READY_GROUPS, NEEDS.together)
+    assert in_flight([NEEDS], [choice], budget)[:2] == (NEEDS.threads + READY_GROUPS, NEEDS.together)
 
 
 def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:

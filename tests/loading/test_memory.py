@@ -18,7 +18,7 @@ import pytest
 from outofcore.errors import BudgetError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
+from outofcore.loading.memory import Needs
 from outofcore.loading.residency import piece_chunks
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
@@ -69,13 +69,22 @@ NEEDS = Needs(
 )
 
 
-def test_batches_in_flight_count_what_the_allocator_keeps_of_them() -> None:
-    needs = NEEDS
-    for spare in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
-        groups, together = needs.in_flight(spare)
-        assert (groups * together - LEAST_BATCHES) * needs.batch * RETAINED <= spare
-    assert needs.in_flight(0) == (2, 1)
-    assert needs.in_flight(1 << 30) == (6, 8)
+def test_batches_in_flight_and_what_their_threads_keep_are_within_what_is_spare() -> None:
+    for needs in (NEEDS, replace(NEEDS, made=1 << 19), replace(NEEDS, map_kept=20 << 20, map_held=1 << 20)):
+        fewest = needs.flight(1, 1, returns=True)
+        for spare in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
+            flight = needs.in_flight(spare)
+            held = needs.flight(flight.groups, flight.together, returns=flight.returns)
+            assert held - fewest <= spare
+            assert flight.makers <= flight.groups
+        assert needs.in_flight(0)[:3] == (1, 1, 1)
+        assert needs.in_flight(1 << 30)[:3] == (6, 8, 4)
+
+
+def test_large_blocks_are_returned_only_where_the_budget_does_not_hold_what_threads_keep() -> None:
+    needs = replace(NEEDS, map_kept=20 << 20, map_held=1 << 20)
+    assert needs.in_flight(10 << 20).returns
+    assert not needs.in_flight(1 << 30).returns
 
 
 ROWS = 300_000
@@ -234,13 +243,6 @@ def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
             opener(narrow, "rows", batch_size=int(named[4]))(budget)
     assert max(pools) > 50
     assert min(pools) < 40
-
-
-def test_a_batch_in_flight_counts_for_what_the_allocator_keeps_of_it() -> None:
-    """Measured: up to 3.3 times a batch; one more group is begun when the budget has room for four times that."""
-    needs = replace(NEEDS, threads=8)
-    assert needs.in_flight((4 << 20) - 1)[0] == 2
-    assert needs.in_flight(4 << 20)[0] == 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])

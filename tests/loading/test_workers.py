@@ -37,7 +37,7 @@ def test_tasks_begin_in_order_and_errors_are_raised_where_results_are_awaited() 
         begun.append(number)
         return 10 // number
 
-    workers = Workers(1)
+    workers = Workers(1, 1)
     workers.start()
     tasks = [workers.chunks.submit(work, number) for number in (5, 0, 2)]
     assert tasks[2].result() == 5
@@ -68,7 +68,7 @@ def test_a_cancelled_task_holds_nothing_even_before_garbage_is_collected() -> No
         held.append(weakref.ref(buffer))
         raise CancelledError
 
-    workers = Workers(1)
+    workers = Workers(1, 1)
     workers.start()
     tasks = [workers.chunks.submit(work)]
     tasks.append(workers.batches.submit(tasks[0].result))

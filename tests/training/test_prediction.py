@@ -17,7 +17,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.text.cross_entropy import cross_entropy
 from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import measure
+from outofcore.loading.memory import first_bytes, measure
 from outofcore.pipeline import convert
 from outofcore.raw.files import find_files
 from outofcore.settings.machine import Machine
@@ -267,7 +267,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:
-        real = measure(reader.split, reader.sampler, 32, 4, 1, 2)
+        real = measure(reader.split, reader.sampler, first_bytes(reader.split), 32, 4, 1, 2)
         part = reader.split.part
         rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
         fields = [field for field in schemas[part].sequences if field.name in columns]

@@ -26,13 +26,14 @@ import torch
 
 from outofcore.domains.reading import DeviceReading, Draws
 from outofcore.domains.task import Batch
+from outofcore.loading.batch_memory import Recyclers, joined_slabs
 from outofcore.loading.batching import Batching, Span
 from outofcore.loading.device import DeviceStream, split_batches
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Choice
 from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
-from outofcore.loading.residency import Recyclers, Residency, Work
+from outofcore.loading.residency import Residency, Work
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.workers import Job, Workers
@@ -69,7 +70,9 @@ class SplitReader:
         choice: Choice,
         stream: DeviceStream,
         recyclers: Recyclers,
+        slab: int = 0,  # samples for which the reading is called at a time, whose tensors are copied; 0: all
     ) -> None:
+        self.slab = slab
         self.split = split
         self.sampler = sampler
         self.choice = choice
@@ -142,6 +145,7 @@ class SplitEpoch:
         self, reader: SplitReader, residency: Residency, number: int, batching: Batching, workers: Workers
     ) -> None:
         self._split, self._stream = reader.split, reader.stream
+        self._slab, self._recyclers = reader.slab, reader.recyclers
         self._residency = residency
         self._batching = batching
         self._workers = workers
@@ -270,9 +274,16 @@ class SplitEpoch:
 
     def _tensors(self, gathered: _Gathered, draws: Draws) -> dict[str, torch.Tensor]:
         reading, rows = self._split.reading, gathered.buffer.arrays
-        columns = self._split.columns.of_rows(gathered.first)
         if self._residency.name != "device":
-            return reading({**rows, **columns}, draws)
+
+            def make(own: slice) -> dict[str, torch.Tensor]:
+                some = {name: array[own] for name, array in rows.items()}
+                return reading({**some, **self._split.columns.of_rows(gathered.first[own])}, draws[own])
+
+            if not self._slab:
+                return make(slice(None))
+            return joined_slabs(make, len(gathered.first), self._slab, self._recyclers)
+        columns = self._split.columns.of_rows(gathered.first)
         if isinstance(reading, DeviceReading):
             return reading.on_device(with_columns(rows, columns), draws)
         return reading(self._to_host(rows) | columns, draws)

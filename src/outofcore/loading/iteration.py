@@ -20,8 +20,9 @@ from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
+from outofcore.loading.memory import InFlight
 from outofcore.loading.workers import Job, Workers
-from outofcore.system.recycling import keep_freed_memory
+from outofcore.system.recycling import keep_freed_memory, return_freed_memory
 
 Ints = npt.NDArray[np.int64]
 
@@ -82,8 +83,7 @@ class Loader(IterableDataset[Batch]):
         seed: int,
         stream: DeviceStream,
         threads: int,  # that decode, and as many that make batches
-        depth: int,  # groups of batches in flight, including the consumer's
-        together: int,  # batches per group
+        flight: InFlight,
         notes: Sequence[str],
     ) -> None:
         self.readers = tuple(readers)
@@ -94,7 +94,7 @@ class Loader(IterableDataset[Batch]):
         self._turns = turns
         self._seed = seed
         self._stream = stream
-        self._threads, self._depth, self._together = threads, depth, together
+        self._threads, self._flight = threads, flight
         self._layout = self.readers[0].describe()
         if len(readers) > 1:
             several = {each.split.part: each.describe() for each in readers}
@@ -257,7 +257,7 @@ class Loader(IterableDataset[Batch]):
         """The next batches; none at the end of the epoch."""
         if self._workers is None or not self._reading or not self._workers.working:
             self._begin()
-        while len(self._submitted) < self._depth and (group := next(self._coming, None)) is not None:
+        while len(self._submitted) < self._flight.groups and (group := next(self._coming, None)) is not None:
             self._submitted.append(group)
         if not self._submitted:
             self._settle()
@@ -271,14 +271,14 @@ class Loader(IterableDataset[Batch]):
     def _begin(self) -> None:
         """Begin to read at the consumer's position."""
         self._end()
-        keep_freed_memory()
+        (return_freed_memory if self._flight.returns else keep_freed_memory)()
         starts, turns = self._rest(self.epoch, self._received)
         self._reading = True
         if self._workers is None or not self._workers.working:
-            self._workers = Workers(self._threads)
+            self._workers = Workers(self._threads, self._flight.makers)
             self._workers.start()
         parts = [
-            reader.groups(self.epoch, start, self._batching, self._together, self._workers)
+            reader.groups(self.epoch, start, self._batching, self._flight.together, self._workers)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
         self._coming = parts[0] if len(parts) == 1 else (next(parts[turn]) for turn in turns)

@@ -16,7 +16,7 @@ import torch
 import torch.distributed
 
 from outofcore.domains.reading import Reading
-from outofcore.errors import ParamsError
+from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import (
     budget_bytes,
     instance,
@@ -31,15 +31,25 @@ from outofcore.loading.arguments import (
     words,
 )
 from outofcore.loading.balanced import Balanced, BalancedSampler
+from outofcore.loading.batch_memory import Recyclers, SampleBytes
 from outofcore.loading.batching import Batching, Last, Turns
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
-from outofcore.loading.memory import ResidencyName, choose, in_flight, measure, read_together
+from outofcore.loading.memory import (
+    Needs,
+    ResidencyName,
+    blank_bytes,
+    choose,
+    first_bytes,
+    in_flight,
+    measure,
+    read_together,
+    stored_bytes,
+)
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
-from outofcore.loading.residency import Recyclers
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split, reading
 from outofcore.loading.transform import Transform
@@ -297,16 +307,36 @@ def loader(
             message = f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             raise ParamsError(message)
     mixing = [mixing_line(*pair, batch_size, label) for pair in pairs]
-    needs = read_together([measure(*pair, batch_size, pool_blocks, batching.world, threads) for pair in pairs])
+
+    def estimate(samples: Sequence[SampleBytes]) -> list[Needs]:
+        return read_together(
+            [
+                measure(*pair, sample, batch_size, pool_blocks, batching.world, threads)
+                for pair, sample in zip(pairs, samples, strict=True)
+            ]
+        )
+
+    samples = [stored_bytes(opened) for opened in opened_splits]
+    if any(sample.rows and not sample.tensors for sample in samples):
+        try:
+            choose(residency, estimate(samples), budget, device_named)
+        except BudgetError:  # nothing is read; the tensors are those of rows that are 0
+            choose(residency, estimate([blank_bytes(opened) for opened in opened_splits]), budget, device_named)
+            raise
+        samples = [first_bytes(opened) for opened in opened_splits]
+    needs = estimate(samples)
     choices = choose(residency, needs, budget, device_named)
     for opened in opened_splits:
         opened.columns.read()
     for each in stores:
         each.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
-    depth, together = in_flight(needs, choices, budget)
+    flight = in_flight(needs, choices, budget)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
-    readers = [SplitReader(*pair, seed, choice, stream, recyclers) for pair, choice in zip(pairs, choices, strict=True)]
+    readers = [
+        SplitReader(*pair, seed, choice, stream, recyclers, sample.slab if sample.in_slabs else 0)
+        for pair, choice, sample in zip(pairs, choices, samples, strict=True)
+    ]
     return Loader(
         readers,
         batching,
@@ -314,8 +344,7 @@ def loader(
         seed=seed,
         stream=stream,
         threads=threads,
-        depth=depth,
-        together=together,
+        flight=flight,
         notes=[
             *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
             *(_lanes_lines(batching.world, lanes) if in_blocks else []),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
+from outofcore.loading.batch_memory import Recyclers, SampleBytes, loose_bytes
 from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve, staged_chunks
 from outofcore.loading.order import Access, Sampler
-from outofcore.loading.residency import Arena, Mapped, Recyclers, Residency, piece_chunks, table_bytes
+from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
 from outofcore.loading.sequences import with_columns
-from outofcore.loading.split import Split
+from outofcore.loading.split import Split, StoredReading
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.sizes import format_bytes, format_least
 
@@ -27,14 +27,20 @@ LEAST_BATCHES = 2  # one for the consumer, one being made
 READY_GROUPS = 2  # in addition to one per thread: one used by the consumer, one ready
 GROUP_BYTES = 8 << 20  # takes about a millisecond to make, long compared with handing it over
 GROUP_BATCHES = 64
-# Bytes held per byte of a batch in flight, if there is room for more than the fewest: buffers
-# that a thread has freed stay with its part of the allocator. Measured: 2.8 with one such part, 3.3 with eight threads.
-RETAINED = 4
 SAMPLE_BYTES = 8 + 8 + 8  # of a batch: first row, random word, and part where there are several
 THREAD_BYTES = 102 << 10  # a decoder of zstd, the places of the rows that are copied, and the objects of its threads
 
 # Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
+
+
+class InFlight(NamedTuple):
+    """Batches that are made ahead of the consumer."""
+
+    groups: int  # of batches in flight, in addition to the consumer's
+    together: int  # batches per group
+    makers: int  # threads that make batches
+    returns: bool = False  # whether large blocks are returned to the system when they are freed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +69,15 @@ class Needs:
     fetching: int = 0  # bytes held while a copy on this machine is filled
     kept: int = 0  # bytes of the tables that are stored chunks of fields whose chunks are of other rows
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
+    made: int = 0  # bytes that a thread keeps of a batch's tensors, besides these
+    map_kept: int = 0  # bytes that a thread keeps of what map= allocates
+    map_held: int = 0  # the same if large blocks are returned to the system
 
     @property
     def fixed(self) -> int:
         """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
         order = 5 * 8 * self.pool_samples + 8 * self.pool_weights
-        return self.tables + self.encoded + order + self.batches * self.batch
+        return self.tables + self.encoded + order + (self.flight(1, 1, returns=True) if self.batches else 0)
 
     @property
     def encoded(self) -> int:
@@ -113,19 +122,33 @@ class Needs:
         """Batches that are best made at once."""
         return max(1, min(GROUP_BYTES // max(self.batch, 1), GROUP_BATCHES))
 
+    def flight(self, groups: int, together: int, *, returns: bool) -> int:
+        """Bytes of so many groups of batches in flight and the consumer's, and of what the threads that make them keep.
+
+        ``returns``: whether large blocks that map= allocates are returned to the system.
+        """
+        copies = 2 if together > 1 else 1  # batches of a group, which has memory of its own
+        kept = together * self.made + (self.map_held if returns else self.map_kept)
+        return (groups + 1) * together * copies * self.batch + min(groups, self.threads) * kept
+
     def groups(self, together: int) -> int:
-        """Bytes of all groups of so many batches that are in flight where there is room."""
-        return RETAINED * (self.threads + READY_GROUPS) * together * self.batch
+        """Bytes of as many groups of so many batches as are in flight where there is room, beyond the fewest."""
+        most = self.flight(self.threads + READY_GROUPS, together, returns=True)
+        return most - self.flight(1, 1, returns=True)
 
     def keep(self, budget: int, groups: int) -> int:
         """Chunks that can stay in memory in addition to two pools and groups of batches of so many bytes."""
         return max(0, min((budget - self.streamed - groups) // self.chunk, self.chunks))
 
-    def in_flight(self, spare: int) -> tuple[int, int]:
-        """Groups in flight and batches per group, within what pools and kept chunks leave."""
-        batches = LEAST_BATCHES + spare // max(RETAINED * self.batch, 1)
-        groups = min(self.threads + READY_GROUPS, batches)
-        return groups, max(1, min(self.together, batches // groups))
+    def in_flight(self, spare: int) -> InFlight:
+        """Batches in flight, within what pools and kept chunks leave."""
+        room = spare + self.flight(1, 1, returns=True)
+        most = self.threads + READY_GROUPS
+        returns = self.flight(most, 1, returns=False) > room and self.map_kept > self.map_held
+        groups = next((groups for groups in range(most, 1, -1) if self.flight(groups, 1, returns=returns) <= room), 1)
+        sizes = range(self.together, 1, -1)
+        together = next((size for size in sizes if self.flight(groups, size, returns=returns) <= room), 1)
+        return InFlight(groups, together, min(groups, self.threads), returns)
 
     def with_pool(self, blocks: int) -> Needs:
         """The same needs with a smaller pool."""
@@ -156,8 +179,11 @@ class Needs:
         )
 
 
-def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
-    """What one of ``world`` ranks needs to read a split; reads its first sample."""
+def measure(
+    split: Split, sampler: Sampler, sample: SampleBytes, batch_size: int, pool_blocks: int, world: int, threads: int
+) -> Needs:
+    """What one of ``world`` ranks needs to read a split."""
+    own = -(-batch_size // world)
     dealt = math.gcd(world, sampler.lanes)
     mask = split.sequences.mask
     tables = sampler.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
@@ -172,7 +198,10 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
         batch_size=batch_size,
-        batch=-(-batch_size // world) * _sample_bytes(split),
+        batch=own * (sample.rows + sample.tensors),
+        made=sample.thread(own),
+        map_kept=sample.map_kept(own),
+        map_held=sample.map_held(own),
         tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
         kept=kept,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
@@ -194,13 +223,15 @@ def read_together(needs: Sequence[Needs]) -> list[Needs]:
     The same threads serve all splits, and each batch is of one.
     """
     decoding = max(range(len(needs)), key=lambda number: needs[number].encoded)
-    widest = max(range(len(needs)), key=lambda number: needs[number].batch)
+    widest = max(range(len(needs)), key=lambda number: needs[number].flight(1, 1, returns=True))
+    most = {name: max(getattr(each, name) for each in needs) for name in ("batch", "made", "map_kept", "map_held")}
     return [
         replace(
             each,
             tables=each.tables + (each.threads * THREAD_BYTES if number == 0 else 0),
             decoding=each.decoding if number == decoding else 0,
             batches=LEAST_BATCHES if number == widest else 0,
+            **(most if number == widest else {}),
         )
         for number, each in enumerate(needs)
     ]
@@ -211,31 +242,61 @@ def _reads_extents(split: Split, sampler: Sampler) -> bool:
     return bool(split.selects) or columns or sampler.of_sequences or (window is not None and window.by_sequence)
 
 
-def _sample_bytes(split: Split) -> int:
-    """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
-    length = split.windows.length
+def stored_bytes(split: Split) -> SampleBytes:
+    """Bytes per sample as far as shapes and dtypes tell: its rows, and tensors if they are the stored fields."""
     if not split.windows.samples:
-        return 0
+        return SampleBytes(0)
+    return _bytes_of(split, blank_rows(split), call=isinstance(split.reading, StoredReading) and not split.transform)
+
+
+def blank_bytes(split: Split) -> SampleBytes:
+    """Bytes per sample, made of rows that are 0."""
+    return _bytes_of(split, blank_rows(split), call=bool(split.windows.samples))
+
+
+def first_bytes(split: Split) -> SampleBytes:
+    """Bytes per sample of the first sample of a split, which is read."""
+    return _bytes_of(split, _first_rows(split), call=True) if split.windows.samples else SampleBytes(0)
+
+
+def blank_rows(split: Split) -> dict[str, Any]:
+    """Rows of one sample, 0."""
+    window = (split.windows.length,) if split.windows.length > 1 else ()
+    return {
+        name: np.zeros((1, *window, *array.shape[1:]), array.dtype) for name, array in split.rows.fields.items()
+    } | split.columns.blank_rows()
+
+
+def _first_rows(split: Split) -> dict[str, Any]:
+    length = split.windows.length
     first = int(split.windows.first_rows(np.zeros(1, np.int64))[0])
     reach = 1 if split.windows.packs else length
     store = int(split.rows.store_of(np.array(first + reach - 1)))
     first -= int(split.rows.origins[store])
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {}
-    fields = split.rows.stores[store]
-    with ThreadPoolExecutor(len(fields)) as pool:  # one that reaches back repeats the first row
-        read = pool.map(lambda array: array.read(max(first, 0), first + reach), fields.values())
-    for (name, array), values in zip(fields.items(), read, strict=True):
+    for name, array in split.rows.stores[store].items():  # one that reaches back repeats the first row
+        values = array.read(max(first, 0), first + reach)
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
-    rows |= split.columns.blank_rows()
-    stored = sum(array.nbytes for array in rows.values())
-    tensors = with_columns(split.reading(rows, np.zeros(1, np.uint64)), split.columns.blank())
-    own = sum(tensor.nbytes for tensor in tensors.values())
+    return rows | split.columns.blank_rows()
+
+
+def _bytes_of(split: Split, rows: dict[str, Any], *, call: bool) -> SampleBytes:
+    own = SAMPLE_BYTES + (split.windows.packs.runs_bytes if split.windows.packs else 0)
+    own += sum(array.nbytes for array in rows.values())
+    if not call:
+        return SampleBytes(own)
+    made = split.reading(rows, np.zeros(1, np.uint64))
+    loose = loose_bytes(made.values(), rows.values())
+    tensors = with_columns(made, split.columns.blank())
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    if split.transform is None:
+        return SampleBytes(own, size, loose)
     if split.place is not None:
         tensors = {**tensors, "part": torch.tensor([split.place])}
-    own += split.windows.packs.runs_bytes if split.windows.packs else 0
-    return int(stored + SAMPLE_BYTES + own + (split.transform.check(tensors) if split.transform else 0))
+    result, peak = split.transform.check(tensors)
+    return SampleBytes(own, size + result, loose, result, peak)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,11 +334,11 @@ def choose(kind: ResidencyName, needs: Sequence[Needs], budget: int, device: tor
     return [_choose(kind, each, share, device, 0) for each, share in zip(needs, shares, strict=True)]
 
 
-def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> tuple[int, int]:
-    """Groups of batches in flight and batches per group, within what the residencies leave of the budget."""
+def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> InFlight:
+    """Batches in flight, within what the residencies leave of the budget."""
     kept = sum(each.fixed + choice.host_chunks * each.chunk for each, choice in zip(needs, choices, strict=True))
-    depth, together = max(needs, key=lambda each: each.batch).in_flight(max(0, budget - kept))
-    return depth, together if len(needs) == 1 else 1
+    flight = max(needs, key=lambda each: each.batches).in_flight(max(0, budget - kept))
+    return flight if len(needs) == 1 else flight._replace(together=1)
 
 
 def divide(budget: int, needs: Sequence[Needs]) -> list[int]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import BudgetError, StoreError
+from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import ABSENT, BatchBuffer, gather
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows, touched
@@ -91,10 +92,6 @@ class Residency(ABC):
     @abstractmethod
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
         """Fill ``buffer`` from place ``at`` with the samples whose first rows are given."""
-
-
-Recyclers = defaultdict[str, Recycler]
-"""Memory of batches by field, which splits that are read together share: each for itself would keep some."""
 
 
 class HostResidency(Residency):

@@ -10,6 +10,7 @@ import torch
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse, shown
+from outofcore.loading.batch_memory import AllocatedBytes
 
 Function = Callable[[Batch], Batch]
 
@@ -25,15 +26,21 @@ class Transform:
         self._name = f"{where.__module__}.{where.__qualname__}"
         self._form: dict[str, Any] = {}
 
-    def check(self, sample: Batch) -> int:
-        """Call the function twice on the same two samples; returns the bytes that it allocates per sample."""
+    def check(self, sample: Batch) -> tuple[int, int]:
+        """Call the function twice on the same two samples.
+
+        Returns the bytes per sample that it allocates for its result, and the most that it allocates at once.
+        """
         given = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
-        held = {tensor.untyped_storage().data_ptr() for tensor in given[0].values()}
+        held = {tensor.untyped_storage().data_ptr() for batch in given for tensor in batch.values()}
         self._form = {}
-        first, second = (self(batch, 2) for batch in given)
+        first = self(given[0], 2)
+        with AllocatedBytes(given[1].values()) as allocated:
+            second = self(given[1], 2)
         if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
             self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
-        return sum(each.nbytes for each in first.values() if each.untyped_storage().data_ptr() not in held) // 2
+        result = sum(tensor.nbytes for tensor in first.values() if tensor.untyped_storage().data_ptr() not in held) // 2
+        return result, max(allocated.bytes // 2, 2 * result)  # what is small is not seen among Python's own objects
 
     def __call__(self, batch: Batch, count: int) -> Batch:
         """The result for a batch of so many samples."""

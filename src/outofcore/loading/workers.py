@@ -99,14 +99,14 @@ def _run_all(tasks: SimpleQueue[Job[Any] | None]) -> None:
 
 
 class Workers:
-    """The threads of a loader."""
+    """The threads of a loader: ``threads`` decode chunks, and ``makers`` make batches."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, makers: int) -> None:
         self._process = os.getpid()
         name = f"outofcore-{next(_NUMBERS)}"
         self.pools = Threads(1, f"{name}-pools")
         self.chunks = Threads(threads, f"{name}-chunks")
-        self.batches = Threads(threads, f"{name}-batches")
+        self.batches = Threads(makers, f"{name}-batches")
         self._all = (self.pools, self.chunks, self.batches)  # each may wait for those after it
         self.closed = False  # tasks that begin from now on do nothing
 

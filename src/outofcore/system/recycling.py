@@ -6,17 +6,26 @@ On a busy machine that took longer than copying the rows.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-KEPT = 4
-"""Pieces of memory that wait for the next array; a thread takes one soon after the consumer has dropped it."""
+KEPT = 16
+"""Pieces of memory that wait for the next array; those of all batches in flight, which are made by up to 8 threads."""
+
+RETURNED_BYTES = 256 << 10
+"""Least block that goes back to the system when it is freed, once :func:`return_freed_memory` was called."""
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt(3)
+
+_in_use: dict[int, int] = {}  # first address and size of the memory of arrays
 
 _LARGEST = (32 << 20) - (64 << 10)  # bytes; just below the largest block from which glibc learns
 
@@ -32,8 +41,25 @@ def keep_freed_memory() -> None:
     np.empty(_LARGEST, np.uint8)
 
 
+@cache
+def return_freed_memory() -> None:
+    """Let glibc return large blocks to the system when they are freed, for the rest of the process.
+
+    Otherwise each thread keeps up to 20 times what it frees. Elsewhere than with glibc this has no effect.
+    """
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, RETURNED_BYTES)
+        library.mallopt(_TRIM_THRESHOLD, RETURNED_BYTES)
+
+
+def recycled(address: int) -> bool:
+    """Whether an address is in memory of a :class:`Recycler`."""
+    return any(start <= address < start + _in_use.get(start, 0) for start in list(_in_use))
+
+
 class Recycler:
-    """Allocates arrays of one size after another; threads may share it. Memory of another size is not kept."""
+    """Allocates arrays one after another; threads may share it. Memory that is too small for the next is not kept."""
 
     def __init__(self) -> None:
         # Only single operations of a deque, which need no lock: memory may come back in the middle of any of them.
@@ -41,15 +67,15 @@ class Recycler:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array; when it and all its views are gone, its memory is kept."""
-        memory = self._take(math.prod(shape) * dtype.itemsize)
-        return np.asarray(_Lease(memory, self._spare)).view(dtype).reshape(shape)
+        size = math.prod(shape) * dtype.itemsize
+        return np.asarray(_Lease(self._take(size), size, self._spare)).view(dtype).reshape(shape)
 
     def __reduce__(self) -> tuple[type[Recycler], tuple[()]]:
         return Recycler, ()  # a copy has memory of its own
 
     def _take(self, size: int) -> npt.NDArray[np.uint8]:
         try:
-            while len(memory := self._spare.pop()) != size:  # the last to come back is still in the processor's cache
+            while len(memory := self._spare.pop()) < size:  # the last to come back is still in the processor's cache
                 pass
         except IndexError:
             return np.empty(size, np.uint8)
@@ -62,10 +88,12 @@ class _Lease:
     It must not be an array: numpy makes a view refer to the array that owns the memory, past those in between.
     """
 
-    def __init__(self, memory: npt.NDArray[np.uint8], spare: deque[npt.NDArray[np.uint8]]) -> None:
-        self.__array_interface__ = memory.__array_interface__
+    def __init__(self, memory: npt.NDArray[np.uint8], size: int, spare: deque[npt.NDArray[np.uint8]]) -> None:
+        self.__array_interface__ = memory[:size].__array_interface__
         self._memory = memory
         self._spare = spare
+        _in_use[memory.ctypes.data] = memory.nbytes
 
     def __del__(self) -> None:
+        _in_use.pop(self._memory.ctypes.data, None)
         self._spare.append(self._memory)

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
+from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.memory import SAMPLE_BYTES, Needs
 from outofcore.loading.order import PlainSampler, cut_samples
 from outofcore.loading.residency import table_bytes
@@ -180,15 +181,18 @@ class _Attention(torch.autograd.Function):
         return mixed
 
 
-def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, int]:
+def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, SampleBytes]:
     """A batch of one sample of empty rows, and the bytes of its rows and tensors."""
     window = _window(reading)
     length = (window.length,) if window and window.length > 1 else ()
     given = [*_fields(schema, reading), *_taken(schema, reading)]
     rows = {field.name: np.full((1, *length, *field.shape), field.fill, field.dtype) for field in given}
     batch = reading(rows, np.zeros(1, np.uint64))
-    held = sum(array.nbytes for array in rows.values()) + sum(tensor.nbytes for tensor in batch.values())
-    return batch, held + SAMPLE_BYTES
+    return batch, SampleBytes(
+        sum(array.nbytes for array in rows.values()) + SAMPLE_BYTES,
+        sum(tensor.nbytes for tensor in batch.values()),
+        loose_bytes(batch.values(), rows.values()),
+    )
 
 
 def loader_needs(
@@ -221,6 +225,7 @@ def loader_needs(
     if balanced:  # a pool is a batch
         pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
         batch = pool_samples
+    sample = made_up_sample(schema, reading)[1]
     return Needs(
         chunk=chunk_rows * sum(field.row_bytes for field in fields),
         chunks=chunks,
@@ -228,7 +233,8 @@ def loader_needs(
         pool_chunks=pool_chunks,
         pool_samples=pool_samples,
         batch_size=section.batch_size,
-        batch=batch * (made_up_sample(schema, reading)[1] + value),
+        batch=batch * (sample.rows + sample.tensors + value),
+        made=sample.thread(batch),
         tables=sampler.table_bytes + table_bytes(chunks, len(fields)) + table,
         opening=sampler.table_bytes + table + 16 * sequences,
         threads=threads,

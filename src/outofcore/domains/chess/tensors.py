@@ -37,6 +37,7 @@ class ChessReading:
     section: TensorSection
     side: bool = False
     memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
+    masks: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ class ChessReading:
             batch["to_move"] = torch.from_numpy(np.ascontiguousarray(states[:, 0]))
         batch["planes"] = torch.from_numpy(planes.reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
-            batch["legal"] = _legal(squares, states, from_mover, moves)
+            batch["legal"] = _legal(squares, states, from_mover, moves, self.masks)
         return batch | {name: torch.from_numpy(np.ascontiguousarray(rows[name])) for name in self.section.fields}
 
     def plain(self) -> ChessReading:
@@ -178,9 +179,14 @@ def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> 
 
 
 def _legal(
-    squares: npt.NDArray[np.uint64], states: npt.NDArray[np.uint8], flips: npt.NDArray[np.uint16], moves: Vocabulary
+    squares: npt.NDArray[np.uint64],
+    states: npt.NDArray[np.uint8],
+    flips: npt.NDArray[np.uint16],
+    moves: Vocabulary,
+    memory: Recycler,
 ) -> Tensor:
     """Mask (positions, classes) of the legal moves as shown."""
-    legal = np.zeros((len(squares), moves.size), np.bool_)
+    legal = memory.empty((len(squares), moves.size), np.dtype(np.bool_))
+    legal[...] = False
     mark_legal(squares, states, flips, moves.index, legal)
     return torch.from_numpy(legal)

@@ -54,6 +54,7 @@ class GoReading:
     sizes: tuple[int, ...]  # sides of all boards that occur
     games: bool = False  # include the game of each position, by key
     memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
+    boards: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -120,7 +121,8 @@ class GoReading:
             "number": torch.from_numpy(tensors.number),
         }
         if len(self.sizes) > 1:
-            on_board = on_boards(frame, self.sizes)[state[:, -1, SIZE]]
+            on_board = self.boards.empty((count, frame, frame), np.dtype(np.uint8))
+            np.take(on_boards(frame, self.sizes), state[:, -1, SIZE], axis=0, out=on_board, mode="clip")
             batch["on_board"] = torch.from_numpy(on_board)
         if self.columns:
             batch |= self._of_games(rows, state)

@@ -1,0 +1,192 @@
+"""What a loader holds at most against its budget, by shape of the data; each reading in a process of its own.
+
+``python -m tests.loading.memory_table FOLDER`` prints the whole table; the stores, some hundred megabytes, are made in
+the folder. Tests run some rows of it with smaller stores.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import zarr
+
+import outofcore
+from outofcore.errors import BudgetError
+from outofcore.settings.sizes import format_bytes, parse_bytes
+from outofcore.system.peak_memory import MemoryWatch
+
+Shape = Callable[[Path, int], dict[str, Any]]
+MIB = 2**20
+ROOT = Path(__file__).parents[2]
+
+
+def _written(folder: Path, name: str, codec: str, make: Callable[[], Any], **more: Any) -> Path:
+    place = folder / f"{name}_{codec}"
+    if not place.exists():
+        outofcore.write_store(place, {"x": make()}, codec=codec, **more)
+    return place
+
+
+def _random(*shape: int) -> Any:
+    return np.random.default_rng(0).integers(0, 200, shape, dtype=np.uint8)
+
+
+def narrow(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    return {"store": _written(folder, "narrow", codec, lambda: _random(size * MIB // 16, 16)), "batch_size": 4096}
+
+
+def wide(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    store = _written(folder, "wide", codec, lambda: _random(size * 2, MIB // 2), chunk_rows=16)
+    return {"store": store, "batch_size": 8, "pool_blocks": 4}
+
+
+def windows(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    return {**narrow(folder, size, codec), "batch_size": 64, "window": {"length": 1000, "stride": 300}}
+
+
+def _tokens(folder: Path, size: int, **settings: Any) -> dict[str, Any]:
+    place = folder / "tokens.bin"
+    if not place.exists():
+        ids = np.random.default_rng(0).integers(0, 50_000, size * MIB // 2).astype(np.uint16)
+        ids[::700] = 50_001
+        ids.tofile(place)
+    store = outofcore.open_tokens(place, "uint16", end_of_document=50_001)
+    return {"store": store, "batch_size": 64, "tensors": outofcore.reading(store, seq_len=2048, **settings)}
+
+
+def packed(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    del codec
+    return _tokens(folder, size, across_documents="best_fit")
+
+
+def reset(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    del codec
+    return _tokens(folder, size, reset_at_documents=True)
+
+
+def _converted(folder: Path, domain: str, codec: str, **settings: Any) -> dict[str, Any]:
+    place = folder / f"{domain}_{codec}"
+    if not place.exists():
+        outofcore.convert(domain, ROOT / "data" / "sample" / domain, place, store={"codec": codec})
+    return {"store": place, "batch_size": 512, "tensors": outofcore.reading(place, **settings)}
+
+
+def legal_masks(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    del size
+    return _converted(folder, "chess", codec, legal_mask=True)
+
+
+def symmetries(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    del size
+    return _converted(folder, "go", codec, symmetries=True)
+
+
+def frames(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    store = _written(folder, "frames", codec, lambda: _random(size * 64, 64, 64).astype(np.float32))
+    return {"store": store, "batch_size": 128, "window": {"length": 8, "stride": 8}}
+
+
+def _images(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    return {
+        "store": _written(folder, "images", codec, lambda: _random(size * 85, 3, 64, 64)),
+        "batch_size": 256,
+    }
+
+
+def map_4(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    return {**_images(folder, size, codec), "map": lambda batch: {"x": batch["x"].float() / 255}}
+
+
+def map_16(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    return {**_images(folder, size, codec), "map": lambda batch: {"x": batch["x"].float().repeat(1, 4, 1, 1) * 2}}
+
+
+def foreign(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    del codec
+    place = folder / "foreign.zarr"
+    if not place.exists():
+        group, rows = zarr.open_group(place, mode="w"), size * 500
+        group.create_array("a", data=_random(rows, 1000), chunks=(100, 1000))
+        group.create_array("b", data=_random(rows, 900), chunks=(rows, 100))
+    return {"store": place, "batch_size": 256}
+
+
+def fifty_sources(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    stores = {f"s{k}": _written(folder, f"s{k}", codec, lambda: _random(size * 200, 64)) for k in range(50)}
+    return {"store": stores, "batch_size": 256, "weights": {name: 1 + k % 3 for k, name in enumerate(stores)}}
+
+
+SHAPES = {
+    shape.__name__: shape
+    for shape in (
+        *(narrow, wide, windows, packed, reset, legal_masks, symmetries, frames, map_4, map_16, foreign),
+        fifty_sources,
+    )
+}
+RESIDENCIES = ("streamed", "hybrid", "ram", "mapped", "device")
+
+
+def held(folder: Path, name: str, residency: str, threads: int, memory: str, size: int) -> tuple[int, int]:
+    """Budget, and bytes by which this process grew; a budget of 0 is the least that is accepted."""
+    codec = "none" if residency == "mapped" else "lz4"
+    options = SHAPES[name](folder, size, codec)
+    options |= {"residency": residency, "threads": threads}
+    for _, batch in zip(range(3), outofcore.loader(**options, memory="4GiB"), strict=False):
+        del batch
+    budget = parse_bytes(memory)
+    try:
+        loader = outofcore.loader(**options, memory=budget or 1)
+    except BudgetError as refusal:
+        named = re.search(r"(?:least that works is|holds|take) ([\d.]+ \w+)(?:, the budget|[,;]|$)", str(refusal))
+        if named is None:
+            raise
+        budget = parse_bytes(named[1]) * 101 // 100
+        loader = outofcore.loader(**options, memory=budget)
+    with MemoryWatch(interval=0.002) as before:
+        pass
+    with MemoryWatch(interval=0.002) as watch:
+        for _ in range(2):
+            for batch in loader:
+                torch.is_tensor(batch)
+    return budget, watch.peak_bytes - before.peak_bytes
+
+
+def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:
+    """:func:`held` in a process of its own."""
+    command = [sys.executable, "-m", "tests.loading.memory_table", str(folder), *map(str, arguments)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    budget, grown = ended.stdout.split()[-2:]
+    return int(budget), int(grown)
+
+
+def main(folder: Path, *arguments: str) -> None:
+    if len(arguments) == 5:
+        name, residency, threads, memory, size = arguments
+        budget, grown = held(folder, name, residency, int(threads), memory, int(size))
+        sys.stdout.write(f"{budget} {grown}\n")
+        return
+    for name in arguments or SHAPES:
+        for residency in RESIDENCIES:
+            for threads in (2, 8):
+                for memory in ("0", "256MiB"):
+                    try:
+                        budget, grown = in_a_process(folder, name, residency, threads, memory, 64)
+                    except subprocess.CalledProcessError as error:
+                        line = error.stderr.strip().splitlines()[-1]
+                        sys.stdout.write(f"{name:14} {residency:9} {threads} {memory:7} {line[:150]}\n")
+                        continue
+                    mark = "ABOVE" if grown > budget else ""
+                    sizes = f"{format_bytes(budget):>8} {format_bytes(grown):>8} {grown / budget:5.2f} {mark}"
+                    sys.stdout.write(f"{name:14} {residency:9} {threads} {memory:7} {sizes}\n")
+                    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
