@@ -159,7 +159,7 @@ def test_any_range_has_the_bytes_of_the_shard(
             size = (local / name).stat().st_size
             cuts = np.unique(generator.integers(0, size + 1, 8))
             wanted.append(Ranges(name, cuts[:-1], np.diff(cuts)))
-        for ranges, found in zip(wanted, files.reach(wanted), strict=True):
+        for ranges, found in zip(wanted, files.open_ranges(wanted), strict=True):
             raw = (local / ranges.name).read_bytes()
             source_of = np.broadcast_to(found.source, len(ranges.offsets)).tolist()
             each = zip(ranges.offsets.tolist(), ranges.lengths.tolist(), found.places.tolist(), source_of, strict=True)
@@ -212,7 +212,7 @@ def test_neighbours_are_requested_together_and_each_piece_once(
     files = cached_files(open_store(url))
     runs.clear()
     cuts = np.arange(0, (local / names[0]).stat().st_size, 64)
-    files.reach([Ranges(names[0], cuts[:-1], np.diff(cuts))])
+    files.open_ranges([Ranges(names[0], cuts[:-1], np.diff(cuts))])
     assert len(runs) == 1
 
 

@@ -25,8 +25,8 @@ from outofcore.store.native import CRC_32C, Words, addresses, call
 from outofcore.store.shards import EMPTY
 from outofcore.system.compilation import njit
 
-_NONE, _LZ4, _ZSTD = range(3)
-_KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}
+_NONE, _LZ4, _ZSTD, _OTHER = range(4)
+_KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # of the codecs with a kernel here
 _KEPT = threading.local()
 
 
@@ -65,7 +65,7 @@ def _decode(
             if header[1] != size or header[3] != body:  # the decompressor trusts them
                 continue
             done[number] = call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
-        elif body == size:
+        elif kind == _NONE and body == size:
             call(memmove, (target, encoded, size))
             done[number] = True
 
@@ -142,7 +142,7 @@ class BulkReader(ChunkReader):
         self._places = np.zeros((len(self._arrays), some.chunks, 2), np.int64)
         self._located: set[tuple[int, int]] = set()
         self._names: dict[tuple[int, int], str] = {}  # of those that have a file
-        self._kinds = np.array([[_KINDS[array.codec.name]] for array in self._arrays])
+        self._kinds = np.array([[_KINDS.get(array.codec.name, _OTHER)] for array in self._arrays])
 
     def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
         functions = _functions()
@@ -174,7 +174,7 @@ class BulkReader(ChunkReader):
         cells = [jobs[number, where[shard]] for number, shard in pairs]
         names = [self._names.get(pair) for pair in pairs]
         wanted = [Ranges(name, cell[:, 1], cell[:, 2]) for name, cell in zip(names, cells, strict=True) if name]
-        reached = iter(files.reach(wanted))
+        reached = iter(files.open_ranges(wanted))
         held = []  # until all is read
         for (number, shard), name in zip(pairs, names, strict=True):
             if name:

@@ -34,7 +34,7 @@ class Ranges:
 
 
 @dataclass(slots=True)
-class Reached:
+class RangeReader:
     """Location of the bytes of :class:`Ranges`, for compiled code."""
 
     source: int | Ints  # a file descriptor, or IN_MEMORY; of all ranges or of each
@@ -46,7 +46,7 @@ class Files(Protocol):
     """The files of a store, wherever they are; thread-safe."""
 
     at_once: int
-    """Most files for one call of :meth:`reach`."""
+    """Most files for one call of :meth:`open_ranges`."""
     fetching: int
     """Most bytes held while a copy on this machine is filled."""
 
@@ -87,7 +87,7 @@ class Files(Protocol):
         """Bytes of a file from an offset; raises DamagedStore if it is too short."""
         ...
 
-    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+    def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Make ranges of several files readable by compiled code."""
         ...
 

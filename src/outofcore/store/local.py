@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.files import REPLACED, Item, Listed, Ranges, Reached
+from outofcore.store.files import REPLACED, Item, Listed, RangeReader, Ranges
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 from outofcore.system.descriptors import Descriptor, Folder, most_open_files
 from outofcore.system.project import project_of
@@ -153,10 +153,10 @@ class LocalFiles:
             raise DamagedStore(message)
         return content
 
-    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+    def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Open the files; nothing is read."""
         files = [self.open(ranges.name) for ranges in wanted]
-        return [Reached(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
+        return [RangeReader(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         for item in items:

@@ -21,7 +21,7 @@ import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.connection import FIRST_PAUSE, WEB, connect, imported, listed, shown, what_failed
-from outofcore.store.files import IN_MEMORY, REPLACED, Item, Ranges, Reached
+from outofcore.store.files import IN_MEMORY, REPLACED, Item, RangeReader, Ranges
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.system.descriptors import Descriptor
 
@@ -146,7 +146,7 @@ class RemoteFiles:
         """Bytes of an object from an offset; raises DamagedStore, StoreError after :data:`RETRIES` retries."""
         return bytes(self._fetch((name, offset, offset + length)))
 
-    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+    def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Fetch the ranges into memory, all requests concurrently."""
         self._require_same_process()
         joined = [coalesced(ranges) for ranges in wanted]
@@ -159,11 +159,11 @@ class RemoteFiles:
             starts = np.array([start for start, _ in own], np.int64)
             run = np.maximum(np.searchsorted(starts, ranges.offsets, side="right") - 1, 0)
             places = origins[run] + ranges.offsets - starts[run] if own else ranges.offsets
-            found.append(Reached(IN_MEMORY, places, parts))
+            found.append(RangeReader(IN_MEMORY, places, parts))
         return found
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
-        """Call the function for all items in parallel; it must not call :meth:`each` or :meth:`reach`."""
+        """Call the function for all items in parallel; it must not call :meth:`each` or :meth:`open_ranges`."""
         self._require_same_process()
         for _ in self._pool.map(work, items):
             pass

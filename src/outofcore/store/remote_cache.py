@@ -29,7 +29,7 @@ from outofcore.display.console import visible
 from outofcore.errors import ParamsError
 from outofcore.settings.machine import load_machine
 from outofcore.settings.sizes import format_bytes
-from outofcore.store.files import IN_MEMORY, Listed, Ranges, Reached
+from outofcore.store.files import IN_MEMORY, Listed, RangeReader, Ranges
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.seal import Seal
 from outofcore.system.descriptors import Descriptor
@@ -94,22 +94,22 @@ class CachedFiles(RemoteFiles):
                     return content
         return super().read(name, offset, length)
 
-    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+    def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Bring the pieces of the ranges into the cache; into memory only what it does not take."""
         self._require_same_process()
         if not self._first:
-            return super().reach(wanted)
+            return super().open_ranges(wanted)
         spans = [self._spans(ranges) for ranges in wanted]
         self._bring(
             [(ranges.name, *span) for ranges, own in zip(wanted, spans, strict=True) for span in own], self._pool.map
         )
         found, lacking = [], []
         for ranges, own in zip(wanted, spans, strict=True):
-            found.append(Reached(self._file.number, ranges.offsets + self._place(ranges.name), self._file))
+            found.append(RangeReader(self._file.number, ranges.offsets + self._place(ranges.name), self._file))
             if not all(there := [self._has(*span) for span in own]):
                 lacking.append((ranges, ~np.array(there), found[-1]))
         some = [Ranges(ranges.name, ranges.offsets[absent], ranges.lengths[absent]) for ranges, absent, _ in lacking]
-        for (_, absent, each), fetched in zip(lacking, super().reach(some), strict=True):
+        for (_, absent, each), fetched in zip(lacking, super().open_ranges(some), strict=True):
             each.source = np.where(absent, IN_MEMORY, self._file.number)
             each.places[absent] = fetched.places
             each.held = self._file, fetched.held
