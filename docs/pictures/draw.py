@@ -17,7 +17,8 @@ import outofcore
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.schema import PIECES
 from outofcore.domains.registry import get_domain
-from outofcore.loading.order import LANES, Cut
+from outofcore.loading.order import LANES, PlainSampler
+from outofcore.loading.windows import Windows
 
 GAME = """\
 [Event "A night at the opera"]
@@ -111,7 +112,7 @@ def epoch(folder: Path) -> str:
 
 
 def _epoch() -> Iterator[str]:
-    order = Cut(samples=BLOCKS * LANES, block=LANES, step=LANES, pool_blocks=POOL, shuffle="blocks").epoch(0, 0)
+    order = PlainSampler(Windows(BLOCKS * LANES), LANES, 0, shuffle="blocks", pool_blocks=POOL).epoch(0)
     bold, small, wide = 'font-weight="600"', 'font-size="12"', 960 / BLOCKS
 
     def color(sample: int) -> str:

@@ -138,20 +138,21 @@ def test_a_state_that_was_saved_before_is_still_read(make_store: MakeStore) -> N
     """As it lies in the checkpoints of an earlier release, apart from the digest of the store."""
     store = open_store(make_store())
     saved = {
-        "version": 1,
+        "version": 2,
         "store": store.digest,
         "split": "train",
         "part": "",
         "seed": 0,
         "layout": {
-            "order": 1,
+            "order": 2,
             "samples": 3000,
-            "block": 64,
-            "step": 64,
+            "block_chunks": 1,
+            "chunk_rows": 64,
             "pool_blocks": 64,
             "shuffle": "blocks",
             "window": None,
             "phase": False,
+            "lanes": 16,
         },
         "epoch": 4,
         "received": 200,
@@ -162,6 +163,8 @@ def test_a_state_that_was_saved_before_is_still_read(make_store: MakeStore) -> N
     rest = identities(batches)
     batches.set_epoch(4)
     assert identities(batches)[200:] == rest
+    with pytest.raises(StateError, match=r"is of version 1 of the order of samples, expected version 2: go on with"):
+        batches.load_state_dict({**saved, "version": 1})
 
 
 @pytest.mark.parametrize("rows", [1001, 1003, 1004, 1099])

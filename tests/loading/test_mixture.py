@@ -140,22 +140,22 @@ def test_is_what_the_definition_says(sources: dict[str, list[Path]]) -> None:
     assert isinstance(sampler, MixtureSampler)
     weights = [source.weight for source in sampler.sources]
     labels = schedule(weights).tolist()
-    natural: list[list[int]] = []  # rows of each source as its samples are numbered: whole chunks first
+    natural: list[list[int]] = []  # rows of each source
+    begin: list[list[int]] = []  # the same, where each store begins with a chunk of its own
     for number, stores in enumerate(SIZES.values()):
-        firsts, rows = np.cumsum([0, *map(sum, stores)]).tolist(), []
-        ends = [first + sum(lengths) for first, lengths in zip(firsts, stores, strict=False)]
-        full = [first + sum(lengths) // 64 * 64 for first, lengths in zip(firsts, stores, strict=False)]
-        for pairs in (zip(firsts, full, strict=False), zip(full, ends, strict=True)):
-            rows += [FIRST * number + row for first, end in pairs for row in range(first, end)]
+        firsts, rows, places, chunks = np.cumsum([0, *map(sum, stores)]).tolist(), [], [], 0
+        for first, count in zip(firsts, map(sum, stores), strict=False):
+            rows += range(FIRST * number + first, FIRST * number + first + count)
+            places += range(64 * chunks, 64 * chunks + count)
+            chunks += -(-count // 64)
         natural.append(rows)
+        begin.append(places)
 
     def samples_of(source: int, lane: int) -> Iterator[int]:
-        cut, turn = sampler.plain[source].cut, 0
+        turn, blocks = 0, -(-8 * weights[source] // PLACES)
         while True:
             seed = order_oracle.key(5, 28, source, turn)
-            order = order_oracle.epoch(
-                len(natural[source]), cut.block, cut.step, cut.pool_blocks, cut.lanes, True, seed, 3
-            )
+            order = order_oracle.epoch(begin[source], 64, 1, blocks, 16, True, seed, 3)
             yield from (natural[source][sample] for sample in order[(lane + turn) % 16 :: 16])
             turn += 1
 
@@ -342,16 +342,16 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
 
 @pytest.mark.parametrize("rows", [2**24, 2**31, 2**40])
 def test_shares_are_exact_however_many_rows(rows: int) -> None:
-    sizes, shares = [rows, rows // 3, 5 * rows], {"a": 5, "b": 1, "c": 3}
-    fields: Any = [{"x": Unread(size, 4096)} for size in sizes]
+    sizes, weights = [rows, rows // 3, 5 * rows], {"a": 5, "b": 1, "c": 3}
+    fields: Any = [{"x": Unread(size, max(4096, rows >> 20))} for size in sizes]
     split: Any = SimpleNamespace(
         windows=Windows(sum(sizes)),
         rows=Rows(fields),
         path="train",
         sequences=SimpleNamespace(of=lambda _: SimpleNamespace(stores=[None], selected_extents=None)),
     )
-    sources = weigh(shares, dict.fromkeys(shares, 1))
-    sampler = MixtureSampler(split, sources, "first", 3, 64, None)
+    sources = weigh(weights, dict.fromkeys(weights, 1))
+    sampler = MixtureSampler(split, sources, "first", 3, 64 if rows < 2**40 else 4, None)
     epoch, firsts = sampler.epoch(2), np.cumsum([0, *sizes])
     assert sampler.positions == pytest.approx(9 * rows / 5, rel=1e-4)
     for pool in (0, epoch.pools // 2, epoch.pools - 2):
@@ -360,4 +360,5 @@ def test_shares_are_exact_however_many_rows(rows: int) -> None:
         samples = epoch.samples(pool, 0, 1)
         counts, _ = np.histogram(samples, firsts)
         assert len(np.unique(samples)) == len(samples) == end - begin
-        np.testing.assert_allclose(counts, np.array([5, 1, 3]) / 9 * len(samples), atol=32)
+        shares = np.array([source.weight for source in sources]) / PLACES
+        np.testing.assert_allclose(counts, shares * len(samples), atol=32)

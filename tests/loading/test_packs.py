@@ -18,7 +18,7 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.order import PlainSampler, cut_samples
+from outofcore.loading.order import PlainSampler
 from outofcore.loading.packs import STRETCH
 from outofcore.loading.windows import Window, Windows
 from tests.loading.conftest import MakeStore, stopped_anywhere
@@ -97,7 +97,8 @@ def test_no_pool_touches_more_chunks_than_are_said(
 ) -> None:
     windows = windows_of(lengths, length)
     assert windows.packs is not None
-    plain = PlainSampler(windows, cut_samples(windows, CHUNK_ROWS, shuffle, pool_blocks, block_rows), 0, CHUNK_ROWS)
+    cut: Any = {"shuffle": shuffle, "pool_blocks": pool_blocks, "block_rows": block_rows}
+    plain = PlainSampler(windows, CHUNK_ROWS, 0, **cut)
     for number in range(3):
         epoch, seen = plain.epoch(number), []
         for pool in range(epoch.pools):

@@ -19,7 +19,7 @@ from outofcore.errors import BudgetError, ParamsError, StateError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.order import PlainSampler, cut_samples
+from outofcore.loading.order import PlainSampler
 from outofcore.loading.windows import Windows, touched
 from outofcore.store.reader import open_store
 from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, stopped_anywhere, together
@@ -246,7 +246,7 @@ def test_the_state_names_the_expression(months: list[Path]) -> None:
 
 
 def test_notes_say_what_is_selected_and_decoded(months: list[Path], caplog: pytest.LogCaptureFixture) -> None:
-    notes = opened(months[0], where="length > 250", label="label").notes
+    notes = opened(months[0], where="length > 250", label="label", pool_blocks=8).notes
     line = "train: 2 of 9 sequences are those where length > 250; an epoch decodes 1.1 rows for each sample"
     assert line in "\n".join(notes)
     assert "labels in memory are 0% off" in "\n".join(notes)
@@ -287,7 +287,8 @@ def test_no_pool_touches_more_chunks_than_are_said(
     windows = Windows(
         rows, window, phase=phase, runs=(starts, lengths), sequences=lambda: (starts, lengths), origins=np.zeros(1, int)
     )
-    plain = PlainSampler(windows, cut_samples(windows, CHUNK_ROWS, shuffle, pool_blocks, block_rows), 0, CHUNK_ROWS)
+    cut: Any = {"shuffle": shuffle, "pool_blocks": pool_blocks, "block_rows": block_rows}
+    plain = PlainSampler(windows, CHUNK_ROWS, 0, **cut)
     chunks = np.zeros(-(-rows // CHUNK_ROWS), np.int64)
     for number in range(3):
         epoch = plain.epoch(number)

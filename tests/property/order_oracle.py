@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 WORD = 2**64
 SHIFT, BLOCKS, LANE, FULL = range(4)
 
@@ -43,35 +45,34 @@ def scatter(position: int, samples: int, *words: int) -> int:
             return position
 
 
+def blocks(begin: list[int], chunk_rows: int, block_chunks: int, shift: int) -> list[list[int]]:
+    """The samples of each block, from the row at which each sample begins."""
+    chunks: dict[int, list[int]] = {}
+    for sample, row in enumerate(begin):
+        chunks.setdefault(row // chunk_rows, []).append(sample)
+    used = [chunks[chunk] for chunk in sorted(chunks)]
+    cuts = [0, *range(shift, len(used), block_chunks)]
+    parts = [used[first:last] for first, last in zip(cuts, [*cuts[1:], len(used)], strict=True)]
+    return [[sample for chunk in part for sample in chunk] for part in parts if part]
+
+
 def pools(
-    samples: int, block: int, step: int, pool_blocks: int, lanes: int, shuffled: bool, seed: int, epoch: int
+    begin: list[int], chunk_rows: int, block_chunks: int, pool_blocks: int, mixed: bool, seed: int, epoch: int
 ) -> list[list[list[int]]]:
     """The blocks of each pool, each a list of samples."""
-    shift = 0
-    if shuffled and samples > block:
-        shift = step * (key(seed, epoch, SHIFT) * len(range(0, block, step)) // WORD)
-    numbers = list(range(samples))
-    lead, rest = numbers[:shift], numbers[shift:]
-    full = [rest[at : at + block] for at in range(0, len(rest) - block + 1, block)]
-    tail = rest[len(full) * block :]
-    if shuffled:
-        full = [full[place] for place in shuffle(list(range(len(full))), seed, epoch, BLOCKS)]
-    count = max(1, -(-len(full) // pool_blocks))
-    divisors = [each for each in range(1, lanes + 1) if lanes % each == 0]
-    unit = max(each for each in divisors if each == 1 or pool_blocks % (4 * each) == 0)
-    held = []
-    for pool in range(count - 1):
-        units = len(full) // unit // count + (pool < len(full) // unit % count)
-        first = sum(len(blocks) for blocks in held)
-        held.append(full[first : first + units * unit])
-    held.append(full[sum(len(blocks) for blocks in held) :] + [short for short in (lead, tail) if short])
-    return held
+    shift = key(seed, epoch, SHIFT) * block_chunks // WORD if mixed else 0
+    every = blocks(begin, chunk_rows, block_chunks, shift)
+    if mixed:
+        every = [every[place] for place in shuffle(list(range(len(every))), seed, epoch, BLOCKS)]
+    count = -(-len(every) // pool_blocks)
+    edges = [pool * len(every) // count for pool in range(count + 1)] if count else [0]
+    return [every[first:last] for first, last in pairwise(edges)]
 
 
 def epoch(
-    samples: int,
-    block: int,
-    step: int,
+    begin: list[int],
+    chunk_rows: int,
+    block_chunks: int,
     pool_blocks: int,
     lanes: int,
     shuffle_by: str | bool,
@@ -80,17 +81,17 @@ def epoch(
 ) -> list[int]:
     """All samples of an epoch in their order."""
     if shuffle_by == "full":
-        return [scatter(position, samples, seed, number, FULL) for position in range(samples)]
+        return [scatter(position, len(begin), seed, number, FULL) for position in range(len(begin))]
     if shuffle_by is False:
-        return list(range(samples))
+        return list(range(len(begin)))
     order = []
-    for pool, blocks in enumerate(pools(samples, block, step, pool_blocks, lanes, True, seed, number)):
-        rows = [row for each in blocks for row in each]
+    for pool, held in enumerate(pools(begin, chunk_rows, block_chunks, pool_blocks, True, seed, number)):
+        samples = [sample for block in held for sample in block]
         dealt = []
         for lane in range(lanes):
-            longer = len(rows) % lanes
-            first = lane * (len(rows) // lanes) + min(lane, longer)
-            size = len(rows) // lanes + (lane < longer)
-            dealt.append(shuffle(rows[first : first + size], seed, number, LANE, pool, lane))
-        order += [dealt[place % lanes][place // lanes] for place in range(len(rows))]
+            longer = len(samples) % lanes
+            first = lane * (len(samples) // lanes) + min(lane, longer)
+            size = len(samples) // lanes + (lane < longer)
+            dealt.append(shuffle(samples[first : first + size], seed, number, LANE, pool, lane))
+        order += [dealt[place % lanes][place // lanes] for place in range(len(samples))]
     return order

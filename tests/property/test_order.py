@@ -3,122 +3,160 @@
 from __future__ import annotations
 
 import math
-from unittest.mock import patch
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.order import Cut, EpochOrder
+from outofcore.loading.order import EpochOrder, PlainSampler, Shuffle
+from outofcore.loading.windows import Window, Windows
 from tests.property import order_oracle
 
-SHUFFLES = st.sampled_from(["blocks", True, "full", False])
+SHUFFLES: st.SearchStrategy[Shuffle] = st.sampled_from(["blocks", True, "full", False])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Samples, the rows at which they begin, and how they are cut."""
+
+    windows: Windows
+    begin: list[int]
+    chunk_rows: int
+    block_chunks: int
+    pool_blocks: int
+    lanes: int
+    shuffle: Shuffle
+
+    def sampler(self, seed: int) -> PlainSampler:
+        return PlainSampler(
+            self.windows,
+            self.chunk_rows,
+            seed,
+            shuffle=self.shuffle,
+            pool_blocks=self.pool_blocks,
+            block_rows=self.block_chunks * self.chunk_rows,
+            lanes=self.lanes,
+        )
+
+    def expected(self, seed: int, number: int) -> list[int]:
+        cut = self.chunk_rows, self.block_chunks, self.pool_blocks, self.lanes, self.shuffle
+        return order_oracle.epoch(self.begin, *cut, seed, number)
+
+    @property
+    def mixed(self) -> bool:
+        return self.shuffle in ("blocks", True)
 
 
 @st.composite
-def cuts(draw: st.DrawFn) -> Cut:
-    lanes = draw(st.sampled_from([16, 16, 16, 1, 3, 24, 64]))
-    return Cut(
-        lanes=lanes,
-        samples=draw(st.integers(0, 3000)),
-        block=lanes * draw(st.integers(1, 8)),
-        step=draw(st.integers(1, 70)),
+def layouts(draw: st.DrawFn) -> Layout:
+    """Rows or windows of runs of rows, as of several stores, sequences, or a selection of these."""
+    runs = draw(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 500)), min_size=1, max_size=9))
+    ends = list(accumulate(gap + length for gap, length in runs))
+    pairs = [(end - length, length) for end, (_, length) in zip(ends, runs, strict=True)]
+    starts, lengths = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
+    length, stride = draw(st.integers(1, 90)), draw(st.integers(1, 90))
+    mode = draw(st.sampled_from([None, "pack", "never", "reach"]))
+    window = Window(length=length, stride=1 if mode == "reach" else stride, mode=mode) if mode else None
+    begin = [row for start, count in pairs for row in range(start, start + count)]
+    if mode in ("pack", "never"):
+        begin = [row for start, count in pairs for row in range(start, start + count - length + 1, stride)]
+    windows = Windows(int(lengths.sum()), window, runs=(starts, lengths), sequences=lambda: (starts, lengths))
+    return Layout(
+        windows,
+        begin,
+        chunk_rows=draw(st.integers(1, 70)),
+        block_chunks=draw(st.integers(1, 8)),
         pool_blocks=draw(st.one_of(st.integers(1, 9), st.sampled_from([16, 32, 64]))),
+        lanes=draw(st.sampled_from([16, 16, 16, 1, 3, 24, 64])),
         shuffle=draw(SHUFFLES),
     )
+
+
+def rows(count: int, chunk_rows: int, block_chunks: int, pool_blocks: int, lanes: int = 16) -> Layout:
+    return Layout(Windows(count), list(range(count)), chunk_rows, block_chunks, pool_blocks, lanes, "blocks")
 
 
 def whole_epoch(epoch: EpochOrder) -> list[int]:
     return [int(sample) for pool in range(epoch.pools) for sample in epoch.samples(pool)]
 
 
-@settings(deadline=None, max_examples=150)
-@given(cuts(), st.integers(0, 2**40), st.integers(0, 1000))
-def test_is_what_the_definition_says(cut: Cut, seed: int, number: int) -> None:
-    expected = order_oracle.epoch(
-        cut.samples, cut.block, cut.step, cut.pool_blocks, cut.lanes, cut.shuffle, seed, number
-    )
-    assert whole_epoch(cut.epoch(seed, number)) == expected
+@settings(deadline=None, max_examples=200)
+@given(layouts(), st.integers(0, 2**40), st.integers(0, 1000))
+def test_is_what_the_definition_says(layout: Layout, seed: int, number: int) -> None:
+    assert whole_epoch(layout.sampler(seed).epoch(number)) == layout.expected(seed, number)
 
 
 @settings(deadline=None, max_examples=150)
-@given(cuts(), st.integers(0, 99), st.integers(1, 100))
-def test_every_sample_once_and_ranks_take_turns(cut: Cut, number: int, ranks: int) -> None:
-    epoch, world = cut.epoch(7, number), math.gcd(ranks, cut.lanes)
+@given(layouts(), st.integers(0, 99), st.integers(1, 100))
+def test_every_sample_once_and_ranks_take_turns(layout: Layout, number: int, ranks: int) -> None:
+    epoch, world = layout.sampler(7).epoch(number), math.gcd(ranks, layout.lanes)
     together = whole_epoch(epoch)
-    assert sorted(together) == list(range(cut.samples))
+    assert sorted(together) == list(range(len(layout.begin)))
     for pool in range(epoch.pools):
         start = epoch.pool_start(pool)
-        assert start % cut.lanes == 0
         own = together[start : epoch.pool_start(pool + 1)]
         for rank in range(world):
-            assert epoch.samples(pool, rank, world).tolist() == own[rank::world]
-
-
-@settings(deadline=None, max_examples=100)
-@given(cuts(), st.integers(0, 99), st.integers(1, 100))
-def test_with_too_many_blocks_to_hold_every_sample_comes_once_too(cut: Cut, number: int, ranks: int) -> None:
-    world = math.gcd(ranks, cut.lanes)
-    with patch("outofcore.loading.order.HELD_BLOCKS", 0):
-        epoch = cut.epoch(7, number)
-        together = whole_epoch(epoch)
-        assert sorted(together) == list(range(cut.samples))
-        for pool in range(epoch.pools):
-            own = together[epoch.pool_start(pool) : epoch.pool_start(pool + 1)]
-            assert epoch.samples(pool, world - 1, world).tolist() == own[world - 1 :: world]
-            _, sizes = epoch.pool_blocks(pool)
-            assert sizes.sum() == len(own)
-
-
-def test_too_many_blocks_are_permuted_all_the_same() -> None:
-    cut = Cut(samples=64_000, block=64, step=64, pool_blocks=16, shuffle=True)
-    with patch("outofcore.loading.order.HELD_BLOCKS", 0):
-        starts = [cut.epoch(seed, 1).pool_blocks(0)[0].tolist() for seed in range(4)]
-    assert len({start for pool in starts for start in pool}) > 50
-    assert all(np.ptp(pool) > 30_000 for pool in starts)
+            assert epoch.samples(pool, rank, world).tolist() == own[(rank - start) % world :: world]
 
 
 @settings(deadline=None, max_examples=60)
-@given(cuts(), st.integers(0, 99), st.data())
-def test_position_to_pool_and_sample(cut: Cut, number: int, data: st.DataObject) -> None:
-    if cut.samples == 0:
+@given(layouts(), st.integers(0, 99), st.data())
+def test_position_to_pool_and_sample(layout: Layout, number: int, data: st.DataObject) -> None:
+    if not layout.begin:
         return
-    position = data.draw(st.integers(0, cut.samples - 1))
-    epoch = cut.epoch(3, number)
+    position = data.draw(st.integers(0, len(layout.begin) - 1))
+    epoch = layout.sampler(3).epoch(number)
     pool = epoch.pool_of(position)
     assert epoch.pool_start(pool) <= position < epoch.pool_start(pool + 1)
     assert epoch.samples(pool)[position - epoch.pool_start(pool)] == whole_epoch(epoch)[position]
 
 
 @settings(deadline=None, max_examples=100)
-@given(cuts(), st.integers(0, 20))
-def test_pools_are_bounded_and_the_last_is_not_tiny(cut: Cut, number: int) -> None:
-    epoch = cut.epoch(1, number)
-    starts = [epoch.pool_start(pool) for pool in range(epoch.pools + 1)]
-    sizes = np.diff(starts)
-    assert all(size <= cut.pool_blocks * cut.block for size in sizes[:-1])
-    assert all(size < (cut.pool_blocks + 2) * cut.block for size in sizes[-1:])
-    if len(sizes) > 1 and cut.pool_blocks >= 4:
-        assert sizes[-1] * 3 >= max(sizes)
-    if len(sizes) > 1 and cut.pool_blocks == 64 and cut.lanes == 16:
-        assert all(size % (16 * cut.block) == 0 for size in sizes[:-1])
+@given(layouts(), st.integers(0, 20))
+def test_pools_have_equal_numbers_of_blocks_and_share_no_chunk(layout: Layout, number: int) -> None:
+    if not layout.mixed:
+        return
+    epoch, seen = layout.sampler(1).epoch(number), set[int]()
+    counts = [len(epoch.pool_blocks(pool)[0]) for pool in range(epoch.pools)]
+    assert all(count <= layout.pool_blocks for count in counts)
+    assert max(counts, default=0) - min(counts, default=0) <= 1
+    for pool in range(epoch.pools):
+        chunks = {layout.begin[sample] // layout.chunk_rows for sample in epoch.samples(pool)}
+        assert not chunks & seen
+        seen |= chunks
 
 
-def test_ranks_read_blocks_of_their_own() -> None:
-    cut = Cut(samples=64 * 40 * 16, block=64, step=64, pool_blocks=64, shuffle="blocks")
-    epoch = cut.epoch(0, 0)
-    for pool in range(epoch.pools - 1):
-        blocks = [{int(sample) // 64 for sample in epoch.samples(pool, rank, 8)} for rank in range(8)]
-        assert sum(map(len, blocks)) == len(set().union(*blocks))
+@settings(deadline=None, max_examples=100)
+@given(layouts(), st.integers(0, 20), st.sampled_from([1, 2, 4, 8]))
+def test_no_pool_of_a_rank_has_more_samples_than_are_said(layout: Layout, number: int, ranks: int) -> None:
+    sampler, world = layout.sampler(1), math.gcd(ranks, layout.lanes)
+    epoch = sampler.epoch(number)
+    sizes = [len(epoch.samples(pool, rank, world)) for pool in range(epoch.pools) for rank in range(world)]
+    assert max(sizes, default=0) <= sampler.pool_samples(world)
+
+
+def test_ranks_read_chunks_of_their_own() -> None:
+    epoch = rows(64 * 40 * 16, 64, 1, 64).sampler(0).epoch(0)
+    for pool in range(epoch.pools):
+        chunks = [{int(sample) // 64 for sample in epoch.samples(pool, rank, 8)} for rank in range(8)]
+        assert sum(map(len, chunks)) == len(set().union(*chunks))
 
 
 def test_epochs_and_seeds_differ_and_repeat() -> None:
-    cut = Cut(samples=5000, block=64, step=32, pool_blocks=8, shuffle="blocks")
-    orders = {(seed, number): tuple(whole_epoch(cut.epoch(seed, number))) for seed in (0, 1) for number in (0, 1)}
+    layout = rows(5000, 32, 2, 8)
+    orders = {
+        (seed, number): tuple(whole_epoch(layout.sampler(seed).epoch(number))) for seed in (0, 1) for number in (0, 1)
+    }
     assert len(set(orders.values())) == 4
-    assert orders[1, 1] == tuple(whole_epoch(cut.epoch(1, 1)))
+    assert orders[1, 1] == tuple(whole_epoch(layout.sampler(1).epoch(1)))
 
 
 def test_the_cut_moves_from_epoch_to_epoch() -> None:
-    cut = Cut(samples=5000, block=64, step=16, pool_blocks=8, shuffle="blocks")
-    assert {cut.epoch(0, number).shift for number in range(50)} == {0, 16, 32, 48}
+    sampler = rows(5000, 16, 4, 500).sampler(0)
+    sizes = set()
+    for number in range(50):
+        starts, counts = (each.tolist() for each in sampler.epoch(number).pool_blocks(0))
+        sizes.add(counts[starts.index(0)])
+    assert sizes == {16, 32, 48, 64}

@@ -26,7 +26,7 @@ from outofcore.system.recycling import keep_freed_memory, return_freed_memory
 
 Ints = npt.NDArray[np.int64]
 
-STATE_VERSION = 1
+STATE_VERSION = 2  # of the order too
 
 _MOST_EPOCHS = 2**53  # JSON readers keep smaller numbers
 
@@ -315,6 +315,12 @@ def _check(state: object, own: Mapping[str, Any]) -> None:
         other = state[name]
         if name in ("epoch", "received") or _plain(expected) == _plain(other):
             continue
+        if name == "version":
+            message = (
+                f"the saved state is of version {shown(other)} of the order of samples, expected version {expected}: "
+                "go on with the release that saved it, or begin without it"
+            )
+            raise StateError(message)
         if name == "layout" and isinstance(other, Mapping):
             keys = [key for key in {**expected, **other} if _plain(expected.get(key)) != _plain(other.get(key))]
             expected, other = ({key: each.get(key) for key in keys} for each in (expected, other))

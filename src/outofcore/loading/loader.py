@@ -49,7 +49,7 @@ from outofcore.loading.memory import (
 )
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
-from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
+from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split, reading
 from outofcore.loading.transform import Transform
@@ -160,7 +160,7 @@ def loader(
     pool_blocks
         Blocks in memory at a time: how well batches mix.
     block_rows
-        Rows of a block; None for one chunk, or four with windows.
+        Rows of a block, rounded down to whole chunks; None for one chunk, or four with windows or ``where``.
     lanes
         Slices of a pool that are dealt to ranks. Ranks whose number does not divide it get the same batches, but
         several of them read the same chunks: 3 ranks three times as many in all. A multiple of the ranks avoids it.
@@ -272,7 +272,6 @@ def loader(
         message = "columns: 'part' is the place of a batch's part in the store where several are read; read one part"
         raise ParamsError(message)
 
-    in_blocks = shuffle in (True, "blocks") and groups is None
     opened_splits = [
         replace(
             open_split(
@@ -286,7 +285,6 @@ def loader(
                 phase=phase,
                 where=where,
                 budget=budget,
-                in_blocks=in_blocks,
                 sources=[source.stores for source in sources or ()],
                 drawn=groups is not None,
             ),
@@ -347,7 +345,7 @@ def loader(
         flight=flight,
         notes=[
             *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
-            *(_lanes_lines(batching.world, lanes) if in_blocks else []),
+            *(_lanes_lines(batching.world, lanes) if shuffle in (True, "blocks") and groups is None else []),
             *splits_lines(stores),
             *filter(None, (each.note(split, list(opened_splits[0].rows.fields)) for each in stores)),
         ],
@@ -393,10 +391,16 @@ def _sampler(
     if balanced is not None:
         runs = split.sequences.selected_runs() if split.selects else None
         return BalancedSampler(balanced, split.windows, seed, split.rows.chunk_rows, runs)
-    cut = cut_samples(split.windows, split.rows.chunk_rows, shuffle, pool_blocks, block_rows, lanes)
-    if weighted is not None:
-        return WeightedSampler(split, cut, weighted, seed)
-    return PlainSampler(split.windows, cut, seed, split.rows.chunk_rows)
+    plain = PlainSampler(
+        split.windows,
+        split.rows.chunk_rows,
+        seed,
+        shuffle=shuffle,
+        pool_blocks=pool_blocks,
+        block_rows=block_rows,
+        lanes=lanes,
+    )
+    return plain if weighted is None else WeightedSampler(split, plain, weighted)
 
 
 def _lanes_lines(world: int, lanes: int) -> list[str]:

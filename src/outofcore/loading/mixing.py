@@ -36,16 +36,16 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
             why = f"no sequence of {split.path} is one where {split.selects}"
         return f"no samples, so no batches: {why}"
     order = sampler.epoch(0)
-    if order.cut.shuffle is False:
+    if sampler.shuffle is False:
         return "samples in the order of the store"
-    cut, draws = order.cut, min(batch, order.cut.samples)
-    all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, split.sequences.selected)
-    blocks, sequences = _distinct(order, draws, all_blocks, all_sequences)
+    draws = min(batch, sampler.positions)
+    all_blocks, all_sequences = len(sampler.blocks(0)) - 1, max(1, split.sequences.selected)
+    blocks, sequences = _distinct(sampler, order.pools, draws, all_blocks, all_sequences)
     line = (
         f"a batch of {batch:,} is drawn from {_counted(blocks, 'block')} and {_counted(sequences, 'sequence')}; rows "
         f"chosen at random would be of {_expected(all_blocks, draws):,.0f} and {_expected(all_sequences, draws):,.0f}"
     )
-    if not label or cut.shuffle not in ("blocks", True):
+    if not label or not sampler.mixed:
         return line
     distance = _label_distance(split, order, label)
     line += f"; labels in memory are {distance:.0%} off those of the split"
@@ -62,16 +62,16 @@ def _counted(count: float, name: str) -> str:
     return f"{whole:,} {name}{'s' if whole > 1 else ''}"
 
 
-def _distinct(order: EpochOrder, draws: int, all_blocks: int, all_sequences: int) -> tuple[float, float]:
-    """Expected number of distinct blocks and sequences in a batch."""
-    cut = order.cut
-    if cut.shuffle == "full":
+def _distinct(
+    sampler: PlainSampler, pools: int, draws: int, all_blocks: int, all_sequences: int
+) -> tuple[float, float]:
+    """Expected number of distinct blocks and sequences in a batch from an average pool."""
+    if not sampler.mixed:
         return _expected(all_blocks, draws), _expected(all_sequences, draws)
-    pool = cut.samples if order.pools == 1 else order.pool_start(1) - order.pool_start(0)
-    pool_blocks, pool_sequences = pool / cut.block, max(1.0, all_sequences * pool / max(cut.samples, 1))
     # Each lane contributes its share.
-    blocks = cut.lanes * _expected(max(1.0, pool_blocks / cut.lanes), draws / cut.lanes)
-    return min(pool_blocks, blocks), cut.lanes * _expected(pool_sequences / cut.lanes, draws / cut.lanes)
+    kinds = [max(1.0, each / pools) for each in (all_blocks, all_sequences)]
+    blocks, sequences = (sampler.lanes * _expected(each / sampler.lanes, draws / sampler.lanes) for each in kinds)
+    return min(kinds[0], blocks), sequences
 
 
 def _expected(kinds: float, draws: float) -> float:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
-from outofcore.loading.order import LANES, VERSION, Cut, EpochOrder, PlainSampler, Sampler, cut_samples
+from outofcore.loading.order import LANES, VERSION, EpochOrder, PlainSampler, Sampler
 from outofcore.loading.permutation import key, shuffle_runs
 from outofcore.loading.split import Split, windows_of
 from outofcore.system.compilation import njit
@@ -119,7 +119,6 @@ class MixtureSampler(Sampler):
                 split.sequences.of(own),
                 split.windows.window,
                 phase=split.windows.phase,
-                in_blocks=True,
                 selects=split.windows.selects,
             )
             if windows.samples < lanes:
@@ -127,14 +126,13 @@ class MixtureSampler(Sampler):
                 message = f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
                 raise ParamsError(message)
             blocks = -(-pool_blocks * source.weight // PLACES)
-            cut = cut_samples(windows, split.rows.chunk_rows, "blocks", blocks, block_rows, lanes)
-            self.plain.append(PlainSampler(windows, cut, seed, split.rows.chunk_rows))
+            layout: Any = {"pool_blocks": blocks, "block_rows": block_rows, "lanes": lanes}
+            self.plain.append(PlainSampler(windows, split.rows.chunk_rows, seed, shuffle="blocks", **layout))
             selected = windows.chunks(split.rows.chunk_rows) if split.windows.selects else None
             self._chunks.append(split.rows.of(own).chunks if selected is None else len(selected))
-        self.first_samples = np.cumsum([0, *(plain.cut.samples for plain in self.plain)])
-        self._least = [_least_lane(plain.cut) for plain in self.plain]
+        self.first_samples = np.cumsum([0, *(plain.positions for plain in self.plain)])
         self.places = self._length()
-        self.pool_places = self._pool_length(pool_blocks)
+        self.pool_places = self._pool_length()
 
     @property
     def lanes(self) -> int:
@@ -155,13 +153,13 @@ class MixtureSampler(Sampler):
 
     def pool_chunks(self, world: int) -> int:
         """Half of the chunks that two pools in succession need at most."""
-        each = zip(self._pools_at_once(), self.plain, self._chunks, strict=True)
-        return sum(-(-min(chunks, pools * plain.pool_chunks(world)) // 2) for pools, plain, chunks in each)
+        each = zip(self._spans(), self.plain, self._chunks, strict=True)
+        return sum(-(-min(chunks, plain.span_chunks(span, world)) // 2) for span, plain, chunks in each)
 
     def pool_samples(self, world: int) -> int:
         """Samples of a pool, and those of the sources' pools that it draws from."""
-        drawn_from = zip(self._pools_at_once(), self.plain, strict=True)
-        sources = sum(pools * plain.pool_samples(world) for pools, plain in drawn_from)
+        each = zip(self._spans(), self.plain, strict=True)
+        sources = sum(span // world + 2 * plain.pool_samples(world) for span, plain in each)
         return self.lanes * self.pool_places // world + sources
 
     def describe(self) -> dict[str, Any]:
@@ -179,10 +177,10 @@ class MixtureSampler(Sampler):
         lines = []
         for number, (source, plain) in enumerate(zip(self.sources, self.plain, strict=True)):
             drawn = [self._count(lane, number) for lane in range(self.lanes)]
-            left = sum(max(0, lane_size(plain.cut, lane) - count) for lane, count in enumerate(drawn))
+            left = sum(max(0, plain.lane_size(lane) - count) for lane, count in enumerate(drawn))
             line = (
                 f"{source.name}: {source.weight / PLACES:.3%} of the samples (asked for {source.share:.3%}), "
-                f"{sum(drawn):,} of {plain.cut.samples:,}, passes {sum(drawn) / plain.cut.samples:.2f}"
+                f"{sum(drawn):,} of {plain.positions:,}, passes {sum(drawn) / plain.positions:.2f}"
             )
             lines.append(f"{line}, {left:,} are not reached" if left else line)
         return lines
@@ -214,25 +212,24 @@ class MixtureSampler(Sampler):
             where, weight = np.flatnonzero(self.schedule == number), self.sources[number].weight
             for lane in range(self.lanes):
                 start = lane * PLACES // self.lanes
-                last = int(self._before[start // TOGETHER][number]) + lane_size(plain.cut, lane) - 1
+                last = int(self._before[start // TOGETHER][number]) + plain.lane_size(lane) - 1
                 if self._stop == "first":
                     last += 1
                 periods, rest = divmod(last, weight)
                 ends.append(periods * PLACES + int(where[rest]) - start + (self._stop == "all"))
         return min(ends) if self._stop == "first" else max(ends)
 
-    def _pool_length(self, pool_blocks: int) -> int:
-        """Places per lane in a pool: so few that two of them draw from two pools of a source at most."""
-        most = pool_blocks * self.plain[0].cut.block // self.lanes // 2
-        for plain, weight, least in zip(self.plain, self._weights.tolist(), self._least, strict=True):
-            if least < plain.cut.samples // self.lanes:
-                most = min(most, (least - _APART) * PLACES // (2 * weight))
+    def _pool_length(self) -> int:
+        """Places per lane in a pool: so few that two of them draw from two average pools of a source at most."""
+        most = sum(plain.pool_samples(1) for plain in self.plain) // self.lanes // 2
+        for plain, weight in zip(self.plain, self._weights.tolist(), strict=True):
+            if plain.pools > 1:
+                most = min(most, (plain.positions // plain.pools // self.lanes - _APART) * PLACES // (2 * weight))
         return max(1, most // TOGETHER) * TOGETHER
 
-    def _pools_at_once(self) -> list[int]:
-        """Pools of each source that two pools in succession draw from."""
-        spans = [2 * self.pool_places * weight // PLACES + _APART for weight in self._weights.tolist()]
-        return [1 + -(-span // least) for span, least in zip(spans, self._least, strict=True)]
+    def _spans(self) -> list[int]:
+        """Positions of each source that two pools in succession draw, from the first to the last of all lanes."""
+        return [self.lanes * (2 * self.pool_places * weight // PLACES + _APART) for weight in self._weights.tolist()]
 
 
 class MixtureEpoch:
@@ -241,7 +238,9 @@ class MixtureEpoch:
     def __init__(self, sampler: MixtureSampler, number: int) -> None:
         self._sampler = sampler
         self._number = number
-        self._held: dict[tuple[int, ...], Ints] = {}  # samples of the pools that the last pool drew from
+        # Orders, and samples of their pools, that the last pool drew from.
+        self._orders: dict[tuple[int, ...], EpochOrder] = {}
+        self._held: dict[tuple[int, ...], Ints] = {}
 
     @property
     def pools(self) -> int:
@@ -254,7 +253,8 @@ class MixtureEpoch:
         return min(position // (self._sampler.lanes * self._sampler.pool_places), self.pools - 1)
 
     def samples(self, pool: int, rank: int, world: int) -> Ints:
-        sampler, before, self._held = self._sampler, self._held, {}
+        sampler, orders, before = self._sampler, self._orders, self._held
+        self._orders, self._held = {}, {}
         begin, end = (self.pool_start(each) // sampler.lanes for each in (pool, pool + 1))
         lanes = range(rank, sampler.lanes, world)
         out = np.empty((end - begin, len(lanes)), np.int64)
@@ -264,47 +264,45 @@ class MixtureEpoch:
             drawn = sampler.drawn(lane, begin).tolist()
             for source, first in enumerate(drawn):
                 where = np.flatnonzero(sources == source)
-                out[where, column] = self._draws(source, lane, first, len(where), world, before)
+                out[where, column] = self._draws(source, lane, first, len(where), world, orders, before)
         return np.asarray(out.reshape(-1))
 
     def _draws(
-        self, source: int, lane: int, first: int, count: int, world: int, before: dict[tuple[int, ...], Ints]
+        self,
+        source: int,
+        lane: int,
+        first: int,
+        count: int,
+        world: int,
+        orders: dict[tuple[int, ...], EpochOrder],
+        before: dict[tuple[int, ...], Ints],
     ) -> Ints:
         """Samples of a source: draws ``first`` to ``first + count`` of a lane."""
-        sampler, cut, drawn = self._sampler, self._sampler.plain[source].cut, [np.empty(0, np.int64)]
+        sampler, plain, drawn = self._sampler, self._sampler.plain[source], [np.empty(0, np.int64)]
         lanes = sampler.lanes
-        ends = np.cumsum([lane_size(cut, (lane + turn) % lanes) for turn in range(lanes)])
+        ends = np.cumsum([plain.lane_size((lane + turn) % lanes) for turn in range(lanes)])
         while count > 0:
-            rounds, draw = divmod(first, cut.samples)
+            rounds, draw = divmod(first, plain.positions)
             turn = int(np.searchsorted(ends, draw, "right"))
             element = draw - (int(ends[turn - 1]) if turn else 0)
             own_lane = (lane + turn) % lanes
-            order = cut.epoch(key(sampler.seed, _PASS, source, rounds * lanes + turn), self._number)
+            number = rounds * lanes + turn  # of the pass
+            if (source, number) not in self._orders:
+                seed = key(sampler.seed, _PASS, source, number)
+                known = orders.get((source, number))
+                self._orders[source, number] = known or plain.epoch(self._number, seed)
+            order = self._orders[source, number]
             pool = order.pool_of(element * lanes + own_lane)
-            rank = own_lane % world
-            name = (source, rounds, turn, pool, rank)
+            rank, begin = own_lane % world, order.pool_start(pool)
+            name = (source, number, pool, rank)
             if name not in self._held:
                 self._held[name] = before[name] if name in before else order.samples(pool, rank, world)
-            own = self._held[name][own_lane // world :: lanes // world]
-            start = element - order.pool_start(pool) // lanes
+            # The lane of a position in the epoch is another one in the pool, which begins anywhere.
+            own = self._held[name][((own_lane - begin) % lanes - (rank - begin) % world) // world :: lanes // world]
+            start = element + (own_lane - begin) // lanes
             drawn.append(own[start : start + count])
             first, count = first + len(drawn[-1]), count - len(drawn[-1])
         return np.asarray(np.concatenate(drawn) + sampler.first_samples[source])
-
-
-def lane_size(cut: Cut, lane: int) -> int:
-    """Samples of a lane in a pass over a source."""
-    return cut.samples // cut.lanes + (lane < cut.samples % cut.lanes)
-
-
-def _least_lane(cut: Cut) -> int:
-    """Fewest samples that a lane has in a pool."""
-    sizes = []
-    for shift in {cut.shifts[0], cut.shifts[-1]}:
-        order = EpochOrder(cut, 0, 0, shift)
-        last = order.pools - 1
-        sizes += [order.pool_start(pool + 1) - order.pool_start(pool) for pool in {max(0, last - 1), last}]
-    return min(sizes) // cut.lanes
 
 
 @njit(nogil=True, cache=True)

@@ -1,37 +1,23 @@
-"""The order of samples in an epoch: a pure function of (samples, layout, seed, epoch), never held as a whole.
+"""The order of samples in an epoch: a pure function of (samples, layout, seed, epoch); docs/determinism.md defines it.
 
-Sample numbers are cut into *blocks* of consecutive samples. Each epoch shifts the cut by a multiple of a chunk's
-samples, so there are up to two short blocks, different in each epoch. The full blocks are permuted (more than
-1,048,576 by a keyed bijection, computed on demand); the short ones come last. *Pools* of blocks are in memory one after
-another. They are balanced: of ``ceil(full / pool_blocks)`` pools, every one but the last holds ``q`` or ``q +
-1`` units of blocks, the larger ones first, and the last one the rest and the short blocks; so where a pool begins is a
-product, and the last is never tiny. A unit is as many blocks as the largest divisor of the number of lanes by which
-``pool_blocks`` can be divided into at least four: with the usual 16 lanes and 64 blocks, pools hold multiples of 16.
+A *block* is the samples that begin in a number of consecutive chunks, so that what a pool reads is a sum over a table
+of the chunks: 8 bytes per chunk, and 32 in an epoch. Blocks are permuted, and *pools* of them are in memory one after
+another. The samples of a pool are cut into *lanes*, which are permuted and then dealt in turn.
 
-A pool's blocks, end to end, are cut into L = 16 *lanes*, equal contiguous slices (sizes differ by at most one, the
-longer first), each permuted by a key of (seed, epoch, pool, lane). Position ``p`` of the pool is element ``p // L`` of
-lane ``p % L``. All pools but the last hold a multiple of L samples, so the lane of position ``g`` in the epoch is
-``g % L``. With W ranks, rank r takes the positions with ``g % W == r``. Where W divides L, these are the lanes r, r +
-W, ..., which hold blocks that no other rank reads. Otherwise they lie in the lanes r, r + d, ... with d the greatest
-common divisor of W and L, each read by W / d ranks.
-
-Windows are numbered by their first rows, also those of several sequences (:mod:`outofcore.loading.packs`).
-
-Without shuffling, position g is sample g. With ``"full"``, a keyed bijection sends position g to its sample.
+Windows are numbered by their first rows, also those of several sequences (:mod:`outofcore.loading.packs`); those that
+reach back by their last rows.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import ParamsError
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
 from outofcore.loading.windows import Windows
 from outofcore.system.compilation import kernel
@@ -43,15 +29,12 @@ Access = Literal["pools", "recurring", "anywhere"]
 """How chunks are used: pool by pool, each once per epoch; again and again; or all at any time."""
 
 LANES = 16
-VERSION = 1
+VERSION = 2
 
-HELD_BLOCKS = 1 << 20
-"""Up to this many blocks, their permutation is held (8 MiB); beyond, places are computed when needed."""
-
-# A block of windows reads up to one chunk more than it covers: with 4 chunks a block, a quarter more at most.
+# A block of windows reads up to one chunk more than it covers: with 4 chunks a block, a quarter more at most. Of a
+# selection, chunks may hold few samples.
 WINDOW_BLOCK_CHUNKS = 4
 
-_COUNTED = 1 << 22  # most blocks, over all shifts, examined one by one: a tenth of a second
 _SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # purpose of a key
 
 
@@ -120,247 +103,197 @@ class Sampler(ABC):
         return []
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cut:
-    """How samples are cut into blocks and pools; part of an order's definition."""
-
-    samples: int  # number of samples, N
-    block: int  # samples per full block, a multiple of the lanes
-    step: int  # about the samples per chunk; the cut moves by multiples of it from epoch to epoch
-    pool_blocks: int  # most full blocks per pool
-    shuffle: Shuffle  # "blocks" (or True), "full", or False
-    lanes: int = LANES
-
-    def __post_init__(self) -> None:
-        if self.shuffle not in ("blocks", "full", True, False):
-            message = f'shuffle must be "blocks", "full", True or False, got {self.shuffle!r}'
-            raise ParamsError(message)
-        if self.block < self.lanes or self.block % self.lanes:
-            message = f"block must be a positive multiple of {self.lanes} samples, got {self.block}"
-            raise ParamsError(message)
-        if self.pool_blocks < 1 or self.step < 1 or self.samples < 0:
-            message = "pool_blocks and step must be positive, and samples not negative"
-            raise ParamsError(message)
-
-    @property
-    def shifts(self) -> range:
-        """Possible shifts of an epoch's cut, in samples."""
-        moves = self.shuffle in ("blocks", True) and self.samples > self.block
-        return range(0, self.block if moves else 1, self.step)
-
-    def epoch(self, seed: int, number: int) -> EpochOrder:
-        shift = self.step * draw(len(self.shifts), seed, number, _SHIFT) if len(self.shifts) > 1 else 0
-        return EpochOrder(self, seed, number, shift)
-
-
-@dataclass(frozen=True)
-class EpochOrder:
-    """The order of one epoch, pool by pool; ``shift`` samples precede the first full block."""
-
-    cut: Cut
-    seed: int
-    number: int
-    shift: int
-
-    @cached_property
-    def _held(self) -> Ints:
-        """The full blocks in the order in which pools hold them."""
-        return permutation(self.full_blocks, self.seed, self.number, _BLOCKS)
-
-    def _full(self, begin: int, end: int) -> Ints:
-        """The full blocks at places ``begin`` to ``end`` of that order."""
-        places = np.arange(begin, min(end, self.full_blocks), dtype=np.int64)
-        if self.cut.shuffle not in ("blocks", True):
-            return places
-        if self.full_blocks > HELD_BLOCKS:
-            return scatter(places, self.full_blocks, self.seed, self.number, _BLOCKS)
-        return self._held[places]
-
-    def _short(self) -> list[tuple[int, int]]:
-        """First sample and size of the short blocks."""
-        lead = min(self.shift, self.cut.samples)
-        tail = lead + self.cut.block * self.full_blocks
-        return [(start, count) for start, count in ((0, lead), (tail, self.cut.samples - tail)) if count]
-
-    @property
-    def full_blocks(self) -> int:
-        """Number of blocks that are not short."""
-        return max(self.cut.samples - self.shift, 0) // self.cut.block
-
-    @property
-    def pools(self) -> int:
-        """Number of pools; at least one if there are samples."""
-        return max(1, -(-self.full_blocks // self.cut.pool_blocks)) if self.cut.samples else 0
-
-    def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins; for the number of pools, the end of the epoch."""
-        return self.cut.samples if pool >= self.pools else self._first_block(pool) * self.cut.block
-
-    def pool_of(self, position: int) -> int:
-        units, larger = divmod(self.full_blocks // self._unit, self.pools)
-        block = position // (self._unit * self.cut.block)
-        pool = block // (units + 1)
-        if pool >= larger:
-            pool = larger + (block - larger * (units + 1)) // max(units, 1)
-        return min(pool, self.pools - 1)
-
-    def pool_blocks(self, pool: int) -> tuple[Ints, Ints]:
-        """First sample and size of each block of a pool."""
-        last = pool + 1 == self.pools
-        end = self.full_blocks if last else self._first_block(pool + 1)
-        starts = min(self.shift, self.cut.samples) + self.cut.block * self._full(self._first_block(pool), end)
-        short = np.array(self._short() if last else [], np.int64).reshape(-1, 2)
-        sizes = np.concatenate((np.full(len(starts), self.cut.block, np.int64), short[:, 1]))
-        return np.concatenate((starts, short[:, 0])), sizes
-
-    def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
-        """Sample numbers of a rank in a pool, in order of position; ``world`` divides the lanes."""
-        start, stop = self.pool_start(pool), self.pool_start(pool + 1)
-        if self.cut.shuffle not in ("blocks", True):
-            positions = np.arange(start + (rank - start) % world, stop, world, dtype=np.int64)
-            if self.cut.shuffle == "full":
-                return scatter(positions, self.cut.samples, self.seed, self.number, _FULL)
-            return positions
-        lanes = range(rank, self.cut.lanes, world)
-        edges = np.array([lane_edges(lane, self.cut.lanes, stop - start) for lane in lanes], np.int64)
-        keys = [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes]
-        bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
-        return deal(self._lay(pool, edges, int(bounds[-1])), bounds, keys)
-
-    def _first_block(self, pool: int) -> int:
-        units, larger = divmod(self.full_blocks // self._unit, self.pools)
-        return (pool * units + min(pool, larger)) * self._unit
-
-    @property
-    def _unit(self) -> int:
-        if self.pools == 1:
-            return 1
-        lanes = self.cut.lanes
-        return next(
-            unit
-            for unit in range(lanes, 0, -1)
-            if unit == 1 or (lanes % unit == 0 and self.cut.pool_blocks % (4 * unit) == 0)
-        )
-
-    def _lay(self, pool: int, edges: Ints, count: int) -> Ints:
-        """The samples between pairs of edges in a pool's concatenated blocks."""
-        out = np.empty(count, np.int64)
-        _fill(*self.pool_blocks(pool), edges, out)
-        return out
-
-
-def cut_samples(
-    windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None, lanes: int = LANES
-) -> Cut:
-    """Blocks that cover whole chunks, from the store's layout if ``block_rows`` is None, and divide into lanes."""
-    if windows.window is None and not windows.selects:
-        step, rows = chunk_rows, block_rows or chunk_rows
-    else:
-        # Average samples per chunk, exact for evenly spaced windows; of selected ones, per chunk that holds any.
-        read = len(windows.chunks(chunk_rows)) * chunk_rows if windows.selects else windows.rows
-        step = max(1, round(chunk_rows * windows.samples / max(read, 1)))
-        rows = block_rows or WINDOW_BLOCK_CHUNKS * chunk_rows
-    block = max(1, rows * step // chunk_rows)
-    block = -(-block // LANES) * LANES
-    return Cut(
-        samples=windows.samples,
-        block=math.lcm(block, lanes),  # still of whole chunks
-        step=step,
-        pool_blocks=pool_blocks,
-        shuffle=shuffle,
-        lanes=lanes,
-    )
-
-
 class PlainSampler(Sampler):
     """Every sample once per epoch."""
 
-    def __init__(self, windows: Windows, cut: Cut, seed: int, chunk_rows: int) -> None:
-        self.windows = windows
-        self.cut = cut
-        self.access = "anywhere" if cut.shuffle == "full" else "pools"  # "full" permutes all samples at once
-        self._seed = seed
-        self._chunk_rows = chunk_rows
+    def __init__(
+        self,
+        windows: Windows,
+        chunk_rows: int,
+        seed: int,
+        *,
+        shuffle: Shuffle,
+        pool_blocks: int,  # most blocks per pool
+        block_rows: int | None = None,  # rounded down to whole chunks; None for one, or four of windows or a selection
+        lanes: int = LANES,
+    ) -> None:
+        self.windows, self.shuffle, self._lanes = windows, shuffle, lanes
+        self.mixed = shuffle in ("blocks", True)
+        self.access = "anywhere" if shuffle == "full" else "pools"  # "full" permutes all samples at once
+        self._seed, self._chunk_rows, self.pool_blocks = seed, chunk_rows, pool_blocks
+        few = 1 if windows.window is None and not windows.selects else WINDOW_BLOCK_CHUNKS
+        self.block_chunks = few if block_rows is None else max(1, block_rows // chunk_rows)
+        edges = windows.before(np.arange(-(-windows.span // chunk_rows) + 1) * chunk_rows)
+        # The first sample of each chunk in which any begins, and the end.
+        self.begins = np.append(edges[:-1][edges[1:] > edges[:-1]], windows.samples)
 
     @property
     def positions(self) -> int:
-        return self.cut.samples
+        return self.windows.samples
 
     @property
     def lanes(self) -> int:
-        return self.cut.lanes
+        return self._lanes
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the table of sequences and the permutation of blocks."""
-        return self.windows.bytes + 16 * (self.cut.samples // self.cut.block + 2)
+        """Bytes of the table of sequences, that of the chunks, and the blocks of an epoch while these are permuted."""
+        return self.windows.bytes + 5 * self.begins.nbytes
 
-    def epoch(self, number: int) -> EpochOrder:
-        return self.cut.epoch(self._seed, number)
+    @property
+    def pools(self) -> int:
+        """Pools of an epoch whose first block is a whole one."""
+        return -(-(len(self.blocks(0)) - 1) // self.pool_blocks)
+
+    def lane_size(self, lane: int) -> int:
+        """Samples of an epoch at positions of this lane."""
+        return self.positions // self.lanes + (lane < self.positions % self.lanes)
+
+    def blocks(self, shift: int) -> Ints:
+        """The chunks, of those in which samples begin, at which blocks begin, and the end."""
+        count = len(self.begins) - 1
+        first = [0] if shift and count else []
+        return np.concatenate((first, np.arange(min(shift, count), count, self.block_chunks), [count])).astype(np.int64)
+
+    def epoch(self, number: int, seed: int | None = None) -> EpochOrder:
+        """The samples of an epoch, in the order of another seed if one is given."""
+        return EpochOrder(self, self._seed if seed is None else seed, number)
+
+    def heaviest_pool(self, weights: Ints) -> Ints:
+        """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""
+        shifts = range(self.block_chunks if self.mixed and len(weights) else 1)
+        sums = [np.sort(np.add.reduceat(weights, self.blocks(shift)[:-1])) for shift in shifts if len(weights)]
+        pools = [each if self.shuffle == "full" else each[-self.pool_blocks :] for each in sums]
+        return max(pools, key=exact_sum, default=np.zeros(0, np.int64))
 
     def pool_samples(self, world: int) -> int:
-        return -(-min(self.cut.samples, (self.cut.pool_blocks + 2) * self.cut.block) // world) + self.lanes
+        return -(-int(self.heaviest_pool(np.diff(self.begins)).sum()) // world) + self.lanes
 
     def pool_chunks(self, world: int) -> int:
-        """Most chunks that one of ``world`` ranks needs for a pool."""
-        everything = -(-self.windows.span // self._chunk_rows)
-        if self.cut.shuffle == "full":
-            return everything
-        pool, block = self._most_chunks
-        if self.cut.shuffle is not False and world > 1:
-            lane_blocks = -(-self.cut.pool_blocks // self.lanes) + 1  # a lane may begin and end inside a block
-            pool = min(pool, self.lanes // world * lane_blocks * block)
-        return min(pool, everything)
+        """Most chunks of a pool that one of ``world`` ranks needs: those of as many blocks as its lanes can touch."""
+        return self._most_chunks(lambda sizes: self._blocks_of_rank(sizes, world))
+
+    def span_chunks(self, positions: int, world: int) -> int:
+        """The same of all pools that so many positions in succession are in."""
+        whole = self._most_chunks(lambda sizes: self._blocks_within(sizes, positions) + 2 * self.pool_blocks)
+        if world == 1:
+            return whole
+        pools = 0
+        for shift in range(self.block_chunks):
+            sizes = np.sort(np.diff(self.begins[self.blocks(shift)]))
+            fewest = len(sizes) // -(-len(sizes) // self.pool_blocks)  # blocks per pool
+            pools = max(pools, 2 + self._blocks_within(sizes, positions) // fewest)
+        return min(whole, pools * self.pool_chunks(world))
 
     def describe(self) -> dict[str, Any]:
         window = self.windows.window
         return {
             "order": VERSION,
-            "samples": self.cut.samples,
-            "block": self.cut.block,
-            "step": self.cut.step,
-            "pool_blocks": self.cut.pool_blocks,
-            "shuffle": "blocks" if self.cut.shuffle is True else self.cut.shuffle,
+            "samples": self.positions,
+            "block_chunks": self.block_chunks,
+            "chunk_rows": self._chunk_rows,
+            "pool_blocks": self.pool_blocks,
+            "shuffle": "blocks" if self.shuffle is True else self.shuffle,
             "window": [window.length, window.stride, window.mode] if window else None,
             "phase": self.windows.phase,
-            **({"lanes": self.lanes} if self.lanes != LANES else {}),
+            "lanes": self.lanes,
         }
 
-    @cached_property
-    def _most_chunks(self) -> tuple[int, int]:
-        """Most chunks of a pool and of a block, over all shifts of an epoch's cut."""
-        if self.cut.shuffle is False and self.cut.samples:  # neighbouring blocks share chunks
-            order = self.epoch(0)
-            starts = np.array([order.pool_start(pool) for pool in range(order.pools + 1)], np.int64)
-            most = int(self.windows.block_chunks(starts, self._chunk_rows).max())
-            return most, most
-        window = self.windows.window
-        blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
-        if blocks > _COUNTED and not self.windows.selects and (window is None or not window.by_sequence):
-            return self._bound()
-        pool = block = 0
-        for shift in self.cut.shifts:
-            edges = np.arange(shift, self.cut.samples + 1, self.cut.block, dtype=np.int64)
-            edges = np.unique(np.concatenate(([0], edges, [self.cut.samples])))
-            if len(edges) < 2:
-                continue
-            counts = self.windows.block_chunks(edges, self._chunk_rows)
-            full = np.diff(edges) == self.cut.block
-            largest = np.sort(counts[full])[::-1][: self.cut.pool_blocks]
-            pool = max(pool, int(largest.sum() + counts[~full].sum()))
-            block = max(block, int(counts.max()))
-        return pool, block
+    def _most_chunks(self, most: Callable[[Ints], int]) -> int:
+        """Most chunks that so many blocks can touch, the number being a function of the ascending sizes of all."""
+        if not self.positions:
+            return 0
+        low, high = self._touched
+        counts = []
+        for shift in range(self.block_chunks if self.mixed else 1):
+            blocks = self.blocks(shift)
+            before = np.concatenate(([-1], high[:-1]))
+            before[blocks[:-1]] = -1
+            touched = np.maximum(high - np.maximum(low, before + 1) + 1, 0)
+            chunks = np.sort(np.add.reduceat(touched, blocks[:-1]))
+            count = len(chunks) if self.shuffle == "full" else most(np.sort(np.diff(self.begins[blocks])))
+            counts.append(int(chunks[-count:].sum()))
+        return min(max(counts), -(-self.windows.span // self._chunk_rows))
 
-    def _bound(self) -> tuple[int, int]:
-        """The same without examining blocks: the most that evenly spaced windows can touch."""
-        window = self.windows.window
-        rows = self.cut.block
-        if window is not None:
-            rows = (self.cut.block - 1) * window.stride + window.length + (window.stride - 1) * self.windows.phase
-        aligned = window is None and self.cut.block % self._chunk_rows == 0 and self.cut.step % self._chunk_rows == 0
-        block = rows // self._chunk_rows if aligned else (rows - 2) // self._chunk_rows + 2
-        more = 2 * (self.windows.runs - 1)  # where a run begins in the middle of a block
-        return (self.cut.pool_blocks + 2) * block + more, block + more
+    @property
+    def _touched(self) -> tuple[Ints, Ints]:
+        """First and last chunk of the samples that begin in each chunk, in any phase."""
+        low = self.windows.stored(self.windows.first_rows(self.begins[:-1]))
+        last = self.windows.first_rows(self.begins[1:] - 1) + self.windows.extent - 1 + self.windows.slack
+        return low // self._chunk_rows, np.minimum(last, self.windows.span - 1) // self._chunk_rows
+
+    def _blocks_of_rank(self, sizes: Ints, world: int) -> int:
+        """Most blocks of a pool in the lanes of a rank."""
+        pool = min(self.pool_blocks, len(sizes))
+        if world == 1 or not self.mixed:
+            return pool
+        lane, own = -(-int(sizes[-pool:].sum()) // self.lanes), self.lanes // world
+        return min(pool, self._blocks_within(sizes, own * (lane - 2)) + 2 * own)  # a lane ends in two blocks
+
+    def _blocks_within(self, sizes: Ints, samples: int) -> int:
+        """Most blocks that are whole within so many samples."""
+        return int(np.searchsorted(np.cumsum(sizes), samples, "right"))
+
+
+class EpochOrder:
+    """One epoch of :class:`PlainSampler`."""
+
+    def __init__(self, sampler: PlainSampler, seed: int, number: int) -> None:
+        self.seed, self.number = seed, number
+        self._sampler = sampler
+        shift = draw(sampler.block_chunks, seed, number, _SHIFT) if sampler.mixed else 0
+        self._chunks = sampler.blocks(shift)
+        count = len(self._chunks) - 1
+        self._order = permutation(count, seed, number, _BLOCKS) if sampler.mixed else np.arange(count, dtype=np.int64)
+        self.pools = min(count, 1) if sampler.shuffle == "full" else -(-count // sampler.pool_blocks)
+        self._edges = np.arange(self.pools + 1) * count // max(self.pools, 1)
+
+    @cached_property
+    def _starts(self) -> Ints:
+        """Position at which each pool begins, and the end."""
+        sizes = np.diff(self._sampler.begins[self._chunks])[self._order]
+        return np.concatenate(([0], np.cumsum(sizes)))[self._edges]
+
+    def pool_start(self, pool: int) -> int:
+        return int(self._starts[pool])
+
+    def pool_of(self, position: int) -> int:
+        return int(np.searchsorted(self._starts, position, "right")) - 1
+
+    def pool_blocks(self, pool: int) -> tuple[Ints, Ints]:
+        """First sample and size of each block of a pool."""
+        first, end = (self._sampler.begins[chunks] for chunks in self._pool_chunks(pool))
+        return first, end - first
+
+    def chunks(self, pool: int) -> Ints:
+        """The chunks, counted among those in which samples begin, of the blocks of a pool."""
+        return np.concatenate([np.arange(*pair) for pair in zip(*self._pool_chunks(pool), strict=True)])
+
+    def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
+        """Sample numbers of a rank in a pool, in order of position; ``world`` divides the lanes."""
+        start, stop = self._starts[pool : pool + 2].tolist()
+        first = (rank - start) % world  # the rank's first position in the pool, and its first lane
+        if not self._sampler.mixed:
+            positions = np.arange(start + first, stop, world, dtype=np.int64)
+            if self._sampler.shuffle == "full":
+                return scatter(positions, self._sampler.positions, self.seed, self.number, _FULL)
+            return positions
+        lanes = range(first, self._sampler.lanes, world)
+        edges = np.array([lane_edges(lane, self._sampler.lanes, stop - start) for lane in lanes], np.int64)
+        bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
+        out = np.empty(bounds[-1], np.int64)
+        _fill(*self.pool_blocks(pool), edges, out)
+        return deal(out, bounds, [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes])
+
+    def _pool_chunks(self, pool: int) -> tuple[Ints, Ints]:
+        """The chunk at which each block of a pool begins, and ends."""
+        blocks = self._order[slice(*self._edges[pool : pool + 2])]
+        return self._chunks[blocks], self._chunks[blocks + 1]
+
+
+def exact_sum(values: Ints) -> int:
+    """A sum that may pass 2**63, of numbers that are not negative."""
+    return (int((values >> 32).sum()) << 32) + int((values & (2**32 - 1)).sum())
 
 
 def lane_edges(lane: int, lanes: int, size: int) -> tuple[int, int]:

@@ -126,13 +126,6 @@ class Rows:
         """The first row of the store of each chunk, (chunks,)."""
         return np.repeat(self.origins, np.diff(self._first_chunks))
 
-    def runs(self, *, whole_chunks: bool) -> tuple[Ints, Ints]:
-        """Runs of rows in the order of their samples; with ``whole_chunks``, chunks that are not full come last."""
-        if not whole_chunks:
-            return self.origins, self.lengths
-        full = self.lengths // self.chunk_rows * self.chunk_rows
-        return np.concatenate((self.origins, self.origins + full)), np.concatenate((full, self.lengths - full))
-
 
 @dataclass(frozen=True)
 class Split:
@@ -189,16 +182,14 @@ def open_split(
     phase: object,
     where: str | None,
     budget: int,
-    in_blocks: bool = False,
     sources: Sequence[int] = (),
     drawn: bool = False,
 ) -> Split:
     """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the stores' domain decides.
 
-    ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores. A table of the
-    sequences may take ``budget`` bytes. ``sources`` are the numbers of stores of the sources of a mixture; the samples
-    of each follow those of the one before. ``where`` selects the sequences whose rows are samples; if samples are
-    ``drawn`` by number, all rows keep theirs.
+    A table of the sequences may take ``budget`` bytes. ``sources`` are the numbers of stores of the sources of a
+    mixture; the samples of each follow those of the one before. ``where`` selects the sequences whose rows are samples;
+    if samples are ``drawn`` by number, all rows keep theirs.
 
     Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout or between
     stores, and ParamsError if arguments are wrong or do not fit together.
@@ -218,7 +209,6 @@ def open_split(
         sequences,
         opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
-        in_blocks=in_blocks,
         selects=condition is not None and not drawn,
     )
     if windows.packs is not None and VALID in rows.fields:
@@ -232,15 +222,14 @@ def open_split(
 
 
 def windows_of(
-    sources: Sequence[Rows], sequences: Sequences, window: Window | None, *, phase: bool, in_blocks: bool, selects: bool
+    sources: Sequence[Rows], sequences: Sequences, window: Window | None, *, phase: bool, selects: bool
 ) -> Windows:
     """The windows of rows, source after source; of selected sequences only if it ``selects``."""
     runs = None
     if selects and (window is None or not window.by_sequence):
         runs = sequences.selected_runs()
     elif selects or len(sequences.stores) > 1 or sources[0].origins[0]:
-        each = [rows.runs(whole_chunks=in_blocks and window is None) for rows in sources]
-        runs = np.concatenate([starts for starts, _ in each]), np.concatenate([lengths for _, lengths in each])
+        runs = np.concatenate([rows.origins for rows in sources]), np.concatenate([rows.lengths for rows in sources])
     return Windows(
         sum(map(len, sources)),
         window,

@@ -9,8 +9,8 @@ only its own lanes. Weights are integers, to avoid machine-dependent rounding.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import Cut, EpochOrder, PlainSampler, Sampler, lane_edges
+from outofcore.loading.order import EpochOrder, PlainSampler, Sampler, exact_sum, lane_edges
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.split import Split
 
@@ -48,33 +48,30 @@ class Weighted:
 
 
 class WeightedSampler(Sampler):
-    """Draws samples by weight, from blocks whose cut does not move from epoch to epoch."""
+    """Draws samples by weight, from the pools of plain sampling."""
 
-    def __init__(self, split: Split, cut: Cut, weighted: Weighted, seed: int) -> None:
-        if split.windows.phase or split.windows.packs or cut.shuffle not in ("blocks", True):
+    def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted) -> None:
+        if split.windows.phase or split.windows.packs or not plain.mixed:
             message = "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
             raise ParamsError(message)
-        self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.rows.chunk_rows)
-        self.pool_weights = self.plain.pool_samples(1)
-        self.weighted = weighted
+        self.plain, self.weighted = plain, weighted
+        self.pool_weights = plain.pool_samples(1)
         self._weigh = _weigher(split, weighted.column)
         self.of_sequences = weighted.column not in split.stores[0].rows(split.name, split.part).fields
         self._table_bytes = split.sequences.extents_bytes if self.of_sequences else 0
-        self._largest = max(
-            (float(slab.max()) for slab in self._slabs() if len(slab)),
-            default=0.0,
-        )
+        self._largest = max((float(slab.max()) for _, slab in self._slabs()), default=0.0)
         if self._largest <= 0:
             message = f"column {weighted.column!r} has no positive weight"
             raise ParamsError(message)
-        sums = [np.add.reduceat(self._count(slab), np.arange(0, len(slab), cut.block)) for slab in self._slabs()]
-        self._sums: Ints = np.concatenate(sums)
-        self._total = _exact_sum(self._sums)
+        self.sums = np.zeros(len(plain.begins) - 1, np.int64)  # of the samples that begin in each chunk
+        for samples, slab in self._slabs():
+            np.add.at(self.sums, np.searchsorted(plain.begins, samples, "right") - 1, self._count(slab))
+        self._total = exact_sum(self.sums)
 
     @property
     def positions(self) -> int:
         """Draws per epoch."""
-        return self.plain.cut.samples if self.weighted.samples is None else self.weighted.samples
+        return self.plain.positions if self.weighted.samples is None else self.weighted.samples
 
     @property
     def lanes(self) -> int:
@@ -82,8 +79,8 @@ class WeightedSampler(Sampler):
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of plain sampling, a sum per block, and the weights of sequences."""
-        return self.plain.table_bytes + self._sums.nbytes + self._table_bytes
+        """Bytes of plain sampling, a sum per chunk, and the weights of sequences."""
+        return self.plain.table_bytes + self.sums.nbytes + self._table_bytes
 
     def epoch(self, number: int) -> WeightedEpoch:
         return WeightedEpoch(self, self.plain.epoch(number), self.positions)
@@ -95,7 +92,7 @@ class WeightedSampler(Sampler):
 
     def pool_samples(self, world: int) -> int:
         """Draws of the heaviest possible pool."""
-        heaviest = _exact_sum(np.sort(self._sums)[-self.plain.cut.pool_blocks - 2 :])
+        heaviest = exact_sum(self.plain.heaviest_pool(self.sums))
         return (self.positions * heaviest // self._total + 2 * self.lanes) // world + self.lanes
 
     def describe(self) -> dict[str, Any]:
@@ -105,27 +102,22 @@ class WeightedSampler(Sampler):
         """Integer weight of each sample of a range."""
         return self._count(self._weigh(self.plain.windows.first_rows(samples) + self.plain.windows.length - 1))
 
-    def block_weights(self, starts: Ints) -> Ints:
-        """Integer weights of the blocks with these first samples."""
-        return self._sums[starts // self.plain.cut.block]
-
     def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
         if self._largest < _TINY:  # whose reciprocal is infinite
             weights = np.ldexp(weights, _UP)
         largest = self._largest if self._largest >= _TINY else float(np.ldexp(self._largest, _UP))
         return np.asarray(np.rint(weights * (_WHOLE / largest)), np.int64)
 
-    def _slabs(self) -> Any:
-        """Weights of all samples, whole blocks at a time."""
-        cut, windows = self.plain.cut, self.plain.windows
-        size = max(1, _SLAB // cut.block) * cut.block
-        for start in range(0, cut.samples, size):
-            samples = np.arange(start, min(start + size, cut.samples), dtype=np.int64)
+    def _slabs(self) -> Iterator[tuple[Ints, npt.NDArray[np.float64]]]:
+        """Numbers and weights of all samples, a slab at a time."""
+        windows = self.plain.windows
+        for start in range(0, windows.samples, _SLAB):
+            samples = np.arange(start, min(start + _SLAB, windows.samples), dtype=np.int64)
             weights = self._weigh(windows.first_rows(samples) + windows.length - 1)
             if not np.all((weights >= 0) & (weights < np.inf)):
                 message = f"column {self.weighted.column!r} has weights that are negative, infinite or no number"
                 raise ParamsError(message)
-            yield weights
+            yield samples, weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +136,7 @@ class WeightedEpoch:
     @cached_property
     def _starts(self) -> list[int]:
         """Position at which each pool begins, and the end."""
-        pools = [self.sampler.block_weights(self.order.pool_blocks(pool)[0]) for pool in range(self.order.pools)]
-        weights = [int(blocks.sum()) for blocks in pools]
+        weights = [exact_sum(self.sampler.sums[self.order.chunks(pool)]) for pool in range(self.order.pools)]
         total, before, starts, lanes = sum(weights), 0, [], self.sampler.lanes
         for weight in weights:
             starts.append(self.positions // lanes * before // total * lanes if before < total else self.positions)
@@ -183,11 +174,6 @@ class WeightedEpoch:
         block = np.searchsorted(bounds, places, "right") - 1
         places += (starts - bounds[:-1])[block]
         return deal(places, own, [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes])
-
-
-def _exact_sum(values: Ints) -> int:
-    """A sum that may pass 2**63, of numbers that are not negative."""
-    return (int((values >> 32).sum()) << 32) + int((values & (2**32 - 1)).sum())
 
 
 def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:

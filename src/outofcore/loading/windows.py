@@ -19,8 +19,7 @@ Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "best_fit", "reach"]
 
 _PHASE = 16  # purpose of a key; those of the order are lower numbers
-_SLAB, _SEQUENCES = 1 << 13, 1 << 12  # samples, and sequences, that are examined at a time
-_SLAB_OF_RUNS = 1 << 17  # samples of runs
+_SLAB, _SEQUENCES = 1 << 13, 1 << 12  # runs, and sequences, that are examined at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +132,15 @@ class Windows:
             first -= self.length - 1
         return first
 
+    def before(self, rows: Ints) -> Ints:
+        """How many samples begin before each row, without a phase; of windows that reach back, how many end."""
+        stride = self.window.stride if self.window else 1
+        starts, ends = (self._starts, self._ends) if len(self._ends) else (np.zeros(1, np.int64), [self.samples])
+        counts = np.diff(ends, prepend=0)
+        run = np.searchsorted(starts, rows, "right") - 1
+        inside = np.clip(-(-(rows - starts[run]) // stride), 0, counts[run])
+        return np.asarray(np.where(run < 0, 0, np.asarray(ends)[run] - counts[run] + inside))
+
     def phase_of(self, seed: int, epoch: int) -> int:
         """By how many rows the starts of an epoch are shifted."""
         return draw(self.window.stride, seed, epoch, _PHASE) if self.window and self.phase else 0
@@ -144,53 +152,23 @@ class Windows:
             own = slice(begin, begin + _SLAB)
             before = self._ends[begin - 1] if begin else 0
             last = self.first_rows(self._ends[own] - 1) + self.extent - 1
-            last = np.minimum(last + (self._room[own] if len(self._room) else self._slack), self.span - 1)
-            low = self._low(np.concatenate(([before], self._ends[own][:-1])), chunk_rows)
-            np.add.at(marks, low, 1)
+            last = np.minimum(last + (self._room[own] if len(self._room) else self.slack), self.span - 1)
+            low = self.stored(self.first_rows(np.concatenate(([before], self._ends[own][:-1]))))
+            np.add.at(marks, low // chunk_rows, 1)
             np.add.at(marks, last // chunk_rows + 1, -1)
         return np.flatnonzero(np.cumsum(marks))
 
-    def block_chunks(self, edges: Ints, chunk_rows: int) -> Ints:
-        """Most chunks, over all phases, of the samples between each pair of neighbouring ``edges``."""
-        slack, counts = self._slack, []
-        evenly = self.window is None or not self.window.by_sequence
-        slab = _SLAB if not evenly else _SLAB_OF_RUNS if self.selects else self.samples + 1
-        each = max(1, slab // int(np.diff(edges).max()))
-        for begin in range(0, len(edges) - 1, each):
-            own = edges[begin : begin + each + 1]
-            if evenly:
-                inner = slice(*np.searchsorted(self._ends, [own[0] + 1, own[-1]]))
-                cuts = np.union1d(own, self._ends[inner])
-                low = self._low(cuts[:-1], chunk_rows)
-                high = (self.first_rows(cuts[1:] - 1) + self.length - 1 + slack) // chunk_rows
-                starts = np.searchsorted(cuts, own[:-1])
-                new = high - low + 1
-                # What a piece shares with the one before, unless it begins earlier, with the partly filled chunks.
-                shared = np.where(low[1:] >= low[:-1], np.clip(high[:-1] - low[1:] + 1, 0, new[1:]), 0)
-                new[1:] -= shared
-                new[starts] = high[starts] - low[starts] + 1
-                counts.append(np.add.reduceat(new, starts))
-                continue
-            first = self.first_rows(np.arange(own[0], own[-1], dtype=np.int64))
-            low, high = first // chunk_rows, (np.minimum(first + self.extent + slack, self.span) - 1) // chunk_rows
-            new = high - np.maximum(low - 1, np.concatenate(([-1], high[:-1])))
-            starts = own[:-1] - own[0]
-            new[starts] = high[starts] - low[starts] + 1
-            counts.append(np.add.reduceat(new, starts))
-        return np.concatenate(counts)
-
     @property
-    def _slack(self) -> int:
+    def slack(self) -> int:
         """Rows by which a phase moves a window at most."""
         return self.window.stride - 1 if self.window and self.phase else 0
 
-    def _low(self, samples: Ints, chunk_rows: int) -> Ints:
-        """First chunk of each sample."""
-        first = self.first_rows(samples)
-        if self.window is not None and self.window.mode == "reach":
-            store = np.searchsorted(self._origins, first + self.length - 1, "right") - 1
-            first = np.maximum(first, self._origins[store])
-        return first // chunk_rows
+    def stored(self, first: Ints) -> Ints:
+        """First rows of windows that are stored: one that reaches back before its store repeats the first row there."""
+        if self.window is None or self.window.mode != "reach":
+            return first
+        store = np.searchsorted(self._origins, first + self.length - 1, "right") - 1
+        return np.maximum(first, self._origins[store])
 
     def _count(self, lengths: Ints) -> Ints:
         """Windows in runs or sequences of these lengths, for every phase; at least one if one fits into a sequence."""

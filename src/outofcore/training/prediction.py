@@ -19,7 +19,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.memory import SAMPLE_BYTES, Needs
-from outofcore.loading.order import PlainSampler, cut_samples
+from outofcore.loading.order import PlainSampler
 from outofcore.loading.residency import table_bytes
 from outofcore.loading.sequences import indexable
 from outofcore.loading.windows import Window, Windows
@@ -216,8 +216,7 @@ def loader_needs(
     table = sequences * (8 + _values_bytes(held)) if held else 0
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
     windows = _windows(reading, rows)
-    cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
-    sampler = PlainSampler(windows, cut, 0, chunk_rows)
+    sampler = PlainSampler(windows, chunk_rows, 0, shuffle=True, pool_blocks=section.pool_blocks)
     chunks = -(-rows // chunk_rows)
     dealt = math.gcd(world, sampler.lanes)
     pool_chunks, pool_samples = sampler.pool_chunks(dealt), sampler.pool_samples(dealt)
