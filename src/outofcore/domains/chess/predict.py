@@ -64,9 +64,9 @@ def _classes(position: Columns, moves: list[chess.Move], section: TensorSection)
     codes = [move.from_square | move.to_square << 6 | ((move.promotion or 1) - 1) << 12 for move in moves]
     count, black = len(codes), int(position["state"][0, 0]) == BLACK_TO_MOVE
     flip = flip_code(0) if black and section.view == "mover" else 0
-    found = np.empty(count, np.int64)
+    classes = np.empty(count, np.int64)
     squares, states = (np.repeat(position[name], count, axis=0) for name in ("squares", "state"))
     flips = np.full(count, flip, np.uint16)
     index = vocabulary(section.targets).index
-    classify(as_words(squares), states, np.array(codes, np.uint16), flips, index, found)
-    return found
+    classify(as_words(squares), states, np.array(codes, np.uint16), flips, index, classes)
+    return classes

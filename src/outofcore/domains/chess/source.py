@@ -48,13 +48,13 @@ def last_start(text: bytes, *, whole: bool = False) -> int:
 
     In a ``whole`` text, which nothing follows, each start is certain, however short the game is.
     """
-    found = text.rfind(_EVENT)
-    while found > 0:
-        before = text[max(found - _LONGEST_LINE, 0) : found].rstrip(_BLANKS)
+    start = text.rfind(_EVENT)
+    while start > 0:
+        before = text[max(start - _LONGEST_LINE, 0) : start].rstrip(_BLANKS)
         line_start = max(before.rfind(b"\n"), before.rfind(b"\r")) + 1
         if line_start and _ENDS_GAME.fullmatch(before, line_start):
-            return found + 1
-        found = text.rfind(_EVENT, 0, found)
+            return start + 1
+        start = text.rfind(_EVENT, 0, start)
     starts = game_starts(np.frombuffer(text, np.uint8))
     certain = starts if whole else starts[starts < len(text) - LOOKAHEAD]
     return int(certain[-1]) if len(certain) else 0

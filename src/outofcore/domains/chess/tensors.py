@@ -17,7 +17,7 @@ from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vo
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.squares import as_words
-from outofcore.domains.chess.widening import BOARDS, HISTORY_PLANES, classify, draw_history, draw_planes
+from outofcore.domains.chess.widening import HISTORY_BOARDS, HISTORY_PLANES, classify, draw_history, draw_planes
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 from outofcore.system.recycling import Recycler
@@ -51,7 +51,7 @@ class ChessReading:
     @property
     def window(self) -> dict[str, Any] | None:
         """Windows that cover the boards before a position."""
-        return {"length": BOARDS, "mode": "reach"} if self.section.planes == HISTORY_PLANES else None
+        return {"length": HISTORY_BOARDS, "mode": "reach"} if self.section.planes == HISTORY_PLANES else None
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
@@ -71,11 +71,11 @@ class ChessReading:
         """
         history, samples, rights = rows, rows["state"].shape[:-1], rows["state"][..., 1]
         if self.window:
-            if samples[1:] != (BOARDS,):
+            if samples[1:] != (HISTORY_BOARDS,):
                 message = f"tensors.planes 119: expected a window of 8 rows (mode reach) per sample, got {samples[1:]}"
                 raise ParamsError(message)
             rows = {name: column[:, -1] for name, column in rows.items()}
-            shown = rows["ply"][:, None] - history["ply"].astype(np.int64) == np.arange(BOARDS)[::-1]
+            shown = rows["ply"][:, None] - history["ply"].astype(np.int64) == np.arange(HISTORY_BOARDS)[::-1]
             rights = (rights * shown).any(1)  # no board before may castle either: the castling would be mirrored
         elif len(samples) > 1:
             flat = {name: column.reshape(-1, *column.shape[len(samples) :]) for name, column in rows.items()}

@@ -11,8 +11,8 @@ from outofcore.domains.chess.schema import CODES
 from outofcore.domains.chess.squares import BLACK, KING, ROOK, piece_at, unpack_ranks
 from outofcore.system.compilation import inlined_kernel, inner_kernel, kernel, njit
 
-BOARDS = 8
-HISTORY_PLANES = 14 * BOARDS + 7
+HISTORY_BOARDS = 8
+HISTORY_PLANES = 14 * HISTORY_BOARDS + 7
 COUNTS = (113, 118)
 """Planes of :func:`draw_history` that are not 0 or 1."""
 
@@ -65,7 +65,7 @@ def draw_history(squares: Any, states: Any, plies: Any, shown: Any, mover: Any, 
     for n in range(len(squares)):
         state = states[n, last]
         turned = mover and state[0] != 0
-        for back in range(BOARDS):
+        for back in range(HISTORY_BOARDS):
             own, row = planes[n, 14 * back : 14 * back + 14], last - back
             own[:] = 0
             if shown[n, row]:

@@ -72,7 +72,7 @@ def _puzzle(line: str) -> tuple[dict[str, str], str]:
 def _evaluation(line: str) -> tuple[dict[str, str], str]:
     try:
         record: Any = json.loads(line)
-        deepest = max(record["evals"], key=lambda each: int(each["depth"]))
+        deepest = max(record["evals"], key=lambda search: int(search["depth"]))
         best = deepest["pvs"][0]
         plies = 2 * int(best.get("mate", 0))
         score = f"{int(best['cp']) / 100:.2f}" if "cp" in best else f"{'-' * (plies < 0)}M{abs(plies)}"
