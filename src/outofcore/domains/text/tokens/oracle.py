@@ -10,7 +10,7 @@ import numpy.typing as npt
 from outofcore.domains.text.tokens.engine import ReferenceEngine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer
 
-MOST_BYTES, UNSURE = 64 << 10, 64
+MOST_BYTES, UNSURE = 32 << 10, 64
 """Of a longer document the beginning is compared, but for its last ids, which depend on what follows."""
 
 
