@@ -21,6 +21,11 @@ def test_what_eight_threads_hold_is_within_the_budget(shape: str, memory: str, t
     assert grown <= budget
 
 
+def test_stored_chunks_that_are_kept_are_counted_while_they_are_decoded(tmp_path: Path) -> None:
+    budget, grown = in_a_process(tmp_path, "foreign", "streamed", 2, "0", 24)
+    assert grown <= budget
+
+
 def test_the_most_that_a_function_allocates_at_once_is_measured() -> None:
     given = torch.zeros(1000, 100, dtype=torch.uint8)
     with AllocatedBytes([given]) as allocated:

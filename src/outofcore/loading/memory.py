@@ -67,7 +67,7 @@ class Needs:
     unused: int = 0  # chunks of the split that no sample is in
     chunk_rows: int = 1
     fetching: int = 0  # bytes held while a copy on this machine is filled
-    kept: int = 0  # bytes of the tables that are stored chunks of fields whose chunks are of other rows
+    kept: int = 0  # bytes of the tables for stored chunks of fields whose chunks are of other rows, and their decoding
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
     made: int = 0  # bytes that a thread keeps of a batch's tensors, besides these
     map_kept: int = 0  # bytes that a thread keeps of what map= allocates
@@ -188,7 +188,8 @@ def measure(
     mask = split.sequences.mask
     tables = sampler.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
     rows = split.rows
-    kept = sum(array.held_bytes for array in rows.arrays)
+    held = sorted(array.held_bytes for array in rows.arrays)
+    kept = sum(held) + 2 * sum(held[-threads:])  # one that is being decoded is there encoded and decoded besides
     return Needs(
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
