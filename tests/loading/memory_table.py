@@ -169,8 +169,7 @@ def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:
 
 def main(folder: Path, *arguments: str) -> None:
     if len(arguments) == 5:
-        name, residency, threads, memory, size = arguments
-        budget, grown = held(folder, name, residency, int(threads), memory, int(size))
+        budget, grown = held(folder, *arguments[:2], int(arguments[2]), arguments[3], int(arguments[4]))
         sys.stdout.write(f"{budget} {grown}\n")
         return
     for name in arguments or SHAPES:
