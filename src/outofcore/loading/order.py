@@ -1,8 +1,8 @@
 """The order of samples in an epoch: a pure function of (samples, layout, seed, epoch); docs/determinism.md defines it.
 
 A *block* is the samples that begin in a number of consecutive chunks, so that what a pool reads is a sum over a table
-of the chunks: 8 bytes per chunk, and 32 in an epoch. Blocks are permuted, and *pools* of them are in memory one after
-another. The samples of a pool are cut into *lanes*, which are permuted and then dealt in turn.
+of the chunks: 8 bytes per chunk, and 56 more while an epoch begins. Blocks are permuted, and *pools* of them are in
+memory one after another. The samples of a pool are cut into *lanes*, which are permuted and then dealt in turn.
 
 Windows are numbered by their first rows, also those of several sequences (:mod:`outofcore.loading.packs`); those that
 reach back by their last rows.
@@ -138,7 +138,7 @@ class PlainSampler(Sampler):
     @property
     def table_bytes(self) -> int:
         """Bytes of the table of sequences, that of the chunks, and the blocks of an epoch while these are permuted."""
-        return self.windows.bytes + 5 * self.begins.nbytes
+        return self.windows.bytes + 8 * self.begins.nbytes
 
     @property
     def pools(self) -> int:
