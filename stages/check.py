@@ -39,8 +39,9 @@ def main(name: str) -> None:
 def refuse_unread(name: str, fixed: str | None) -> None:
     """Raise ParamsError if the stage evaluate does not depend on the store that is named for it."""
     if fixed and DEFINITION.is_file() and f"${{{name}.evaluate}}" not in DEFINITION.read_text("utf-8"):
-        message = f"{DEFINITION}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"{DEFINITION}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
+        )
 
 
 def refuse_missing_device(name: str) -> None:

@@ -113,8 +113,7 @@ def compare(sides: Sequence[Side], rounds: int, seconds: float) -> dict[str, Mea
             tell(f"opening {side.name}")
             processes[side.name] = process = _Process(side)
             if not process.opened and side.python == sys.executable:
-                message = f"{side.name} could not be run"
-                raise RuntimeError(message)
+                raise RuntimeError(f"{side.name} could not be run")
         for number in range(rounds + 1):
             tell(f"round {number + 1} of {rounds}" if number < rounds else "memory")
             for side in sides:

@@ -77,8 +77,7 @@ def speed_row(result: Result, label: str) -> Result:
     for row in result["rows"]:
         if row["label"].startswith(label) and row["ratio"] and row["unit"].endswith("/s"):
             return row
-    message = f"bench/figures/{result['name']}.json: expected a speed of {label!r}, found none"
-    raise KeyError(message)
+    raise KeyError(f"bench/figures/{result['name']}.json: expected a speed of {label!r}, found none")
 
 
 def speed(row: Result) -> str:

@@ -20,8 +20,7 @@ def one_table(results: Sequence[Result], name: str) -> DisplayTable:
     """A table from the rows of one benchmark, or of several, then named in the first column."""
     rows = [(result["title"], row) for result in results for row in result["rows"] if row["table"] == name]
     if not rows:
-        message = f"no row for the table {name!r} in {', '.join(result['name'] for result in results)}"
-        raise KeyError(message)
+        raise KeyError(f"no row for the table {name!r} in {', '.join(result['name'] for result in results)}")
     words = ("bench", "measured") if len(results) > 1 else ("measured",)
     columns = _distinct(_column(row) for _, row in rows)
     against = {

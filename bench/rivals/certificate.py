@@ -133,8 +133,7 @@ class Subject:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            message = f"hung ({limit:.0f} s)"
-            raise SideError(message) from None
+            raise SideError(f"hung ({limit:.0f} s)") from None
         if process.returncode and not (killed and process.returncode == -signal.SIGKILL):
             raise SideError(said[-1][:120] if said else f"ended with {process.returncode}")
 

@@ -84,8 +84,7 @@ if not TYPE_CHECKING:  # so that a type checker knows which names there are
 
             return version("outofcore")
         if name not in _LAZY:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_LAZY[name]), name)
         globals()[name] = value
         return value

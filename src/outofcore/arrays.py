@@ -209,8 +209,7 @@ def _target(path: object) -> Path:
         refuse("path", "a folder", shown(path) if isinstance(path, str | Path) else path)
     final = Path(os.path.realpath(path))
     if why := foreign(final):
-        message = f"path: {path}: {why}"
-        raise ParamsError(message)
+        raise ParamsError(f"path: {path}: {why}")
     return final
 
 

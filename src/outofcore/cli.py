@@ -187,8 +187,7 @@ def plan(
         machine, cache = load_machine(), find_cache()
         raw = domains[1] if domains and len(domains) == 2 and domains[1] not in DOMAINS else None
         if raw is None and setting:
-            message = "-S: expected DOMAIN and RAW with it; the settings of a project are in its params file"
-            raise ParamsError(message)
+            raise ParamsError("-S: expected DOMAIN and RAW with it; the settings of a project are in its params file")
         with large_imports():
             from outofcore.pipeline import raw_settings
             from outofcore.plan import plan_domain, plan_run
@@ -202,8 +201,7 @@ def plan(
             file = params or Path("params.yaml")
             settings = load_params(file)
             if not (names := domains or settings.domains):
-                message = f"{file}: expected a section of a domain, found none"
-                raise ParamsError(message)
+                raise ParamsError(f"{file}: expected a section of a domain, found none")
             sections = {name: settings.section(name) for name in names}
             if "text" in sections:
                 refuse_earlier_tokenizer(sections["text"], file.with_name("dvc.lock"))
@@ -252,15 +250,13 @@ def convert_files(
         if second is None:
             file = params or Path("params.yaml")
             if params is None and not file.exists():
-                message = (
+                raise ParamsError(
                     f"expected RAW and STORE, got {first!r} alone, and no {file} here that names the raw files; write "
                     f"'outofcore convert {domain} {first} {domain}.zarr'"
                 )
-                raise ParamsError(message)
             raw = load_params(file).section(domain).raw
             if not isinstance(raw, str):
-                message = f"{file}: {domain}.raw has several entries; name the path of one before the store"
-                raise ParamsError(message)
+                raise ParamsError(f"{file}: {domain}.raw has several entries; name the path of one before the store")
             figures = convert(domain, raw, first, params=file, replace=replace, **settings)
         else:
             figures = convert(domain, first, second, params=params, replace=replace, **settings)
@@ -363,8 +359,7 @@ def predict(
             from outofcore.report.words import figure_lines
 
         if as_csv and as_json:
-            message = "--csv and --json: expected one of them"
-            raise ParamsError(message)
+            raise ParamsError("--csv and --json: expected one of them")
         chosen = {"best": best, "tokens": tokens, "temperature": temperature, "seed": seed}
         options = {name: value for name, value in chosen.items() if value is not None}
         predictions = load_model(model, device).predict(raw, **options)
@@ -397,8 +392,7 @@ def init(
 
         names = tuple(filter(None, domains.split(","))) if domains is not None else domains_of(folder)
         if not names:
-            message = f"expected --domains with one or more of {', '.join(DOMAINS)}, such as --domains chess"
-            raise ParamsError(message)
+            raise ParamsError(f"expected --domains with one or more of {', '.join(DOMAINS)}, such as --domains chess")
         terminal.print_project(_console(), folder, names, create(folder, names))
 
 
@@ -443,8 +437,7 @@ def clear_cache() -> None:
 
         folder = load_machine().s3_cache
         if folder is None:
-            message = "s3_cache: expected a folder in machine.yaml or OUTOFCORE_S3_CACHE, it is not set"
-            raise ParamsError(message)
+            raise ParamsError("s3_cache: expected a folder in machine.yaml or OUTOFCORE_S3_CACHE, it is not set")
         stores, freed = clear(folder)
         typer.echo(f"{visible(str(folder))}: removed {stores} store{'s' * (stores != 1)}, {format_bytes(freed)} freed")
 

@@ -80,15 +80,13 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         name, params, parts = str(identity["domain"]), identity["params"], identity["parts"]
         attributes, version = dict(identity["attributes"]), content["version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        message = (
+        raise StateError(
             f"{file}: expected a model that says what makes its task, got one of an earlier version; train it again"
-        )
-        raise StateError(message) from error
+        ) from error
     domain = get_domain(name)
     make = domain.planned_task()
     if make is None:
-        message = f"{file}: domain {name} makes no task without a store; give its model.py a planned_task"
-        raise ParamsError(message)
+        raise ParamsError(f"{file}: domain {name} makes no task without a store; give its model.py a planned_task")
     try:
         section = domain.section.model_validate({**params, "raw": "."})
         described = (parts or {"": attributes}).items()
@@ -98,11 +96,10 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         task = make(section, schemas)
         task.load_state_dict(content["model"])
     except (ValidationError, RuntimeError, KeyError, TypeError, AttributeError) as error:
-        message = (
+        raise StateError(
             f"{file}: expected a model of outofcore {__version__}, got one of {version} that does not fit it; install "
             "that version, or train again"
-        )
-        raise StateError(message) from error
+        ) from error
     return Model(domain, section, attributes, tuple(parts) or ("",), task.to(place).eval())
 
 
@@ -164,8 +161,9 @@ class Model:
         if session is not None and session not in self._parts:
             refuse("session", f"one of {known}", session)
         if session is None and "part" not in batch and len(self._parts) > 1:
-            message = f"batch: expected the session that it is of, as in model(batch, session=...), one of {known}"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"batch: expected the session that it is of, as in model(batch, session=...), one of {known}"
+            )
         there = {name: tensor.to(self.task.device) for name, tensor in batch.items()}
         if session is not None:
             there["part"] = torch.full((len(next(iter(there.values()))),), self._parts.index(session))
@@ -225,8 +223,9 @@ class Model:
     def _predictor(self) -> Predictor:
         predictor = self.domain.predictor
         if predictor is None:
-            message = f"domain {self.domain.name} has no predictions: its package has no predict.py; use model.task"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"domain {self.domain.name} has no predictions: its package has no predict.py; use model.task"
+            )
         return predictor
 
     def _convert(self, section: Any, folder: Path) -> tuple[list[dict[str, str]], Counter[str]]:
@@ -237,19 +236,19 @@ class Model:
         except RawInputError as error:
             first, counts = _rejected(rejects)
             if first:
-                message = f"{section.raw}: nothing that the model can read; {summary(first, counts)}"
-                raise RawInputError(message) from error
+                raise RawInputError(
+                    f"{section.raw}: nothing that the model can read; {summary(first, counts)}"
+                ) from error
             raise
         return _rejected(rejects)
 
     def _check_known(self, store: Store) -> None:
         for part in store.parts:
             if part not in self._parts:
-                message = (
+                raise RawInputError(
                     f"session {part} was not in training; the model knows {', '.join(self._parts)}: a session is known "
                     "by the name of its file, below the raw folder"
                 )
-                raise RawInputError(message)
 
     def _rows(self, store: Store, options: Any, figures: dict[str, float]) -> Iterator[Row]:
         """Predictions of all parts of a store; ``figures`` are those of its samples, at the end."""
@@ -258,8 +257,9 @@ class Model:
         for part in store.parts:
             yield from predictor.rows(self.task, store, part, self._predicted(store, part, reading, sums), options)
         if not sums:
-            message = f"no {self.domain.sequence} is as long as a sample, by {self.domain.name}.tensors of the model"
-            raise RawInputError(message)
+            raise RawInputError(
+                f"no {self.domain.sequence} is as long as a sample, by {self.domain.name}.tensors of the model"
+            )
         figures |= {name: round(value, _DIGITS) for name, value in self.task.summarize(sums).items()}
 
     @torch.no_grad()
@@ -353,7 +353,6 @@ def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
 def _read(file: Path) -> dict[str, Any]:
     """The content of a ``model.pt``; raises StateError."""
     if not file.is_file():
-        message = f"{file}: no model here; expected the folder that training leaves, such as models/chess"
-        raise StateError(message)
+        raise StateError(f"{file}: no model here; expected the folder that training leaves, such as models/chess")
     message = f"{file}: expected a model, got a damaged or another file; get it again, or train again"
     return read_saved(file, message)

@@ -54,23 +54,20 @@ class Params:
         self._path = path
         unknown = sorted(str(key) for key in content if key not in DOMAINS)
         if unknown:
-            message = f"{path}: unknown key {unknown[0]!r}{_nearest(unknown[0], list(DOMAINS))}"
-            raise ParamsError(message)
+            raise ParamsError(f"{path}: unknown key {unknown[0]!r}{_nearest(unknown[0], list(DOMAINS))}")
         self.domains: tuple[str, ...] = tuple(content)
 
     def section(self, domain: str) -> Any:
         """The typed section of a domain; raises ParamsError naming unknown, missing and invalid keys."""
         kind = get_domain(domain).section
         if domain not in self._content:
-            message = f"{self._path}: expected a section {domain!r}, found none"
-            raise ParamsError(message)
+            raise ParamsError(f"{self._path}: expected a section {domain!r}, found none")
         try:
             return kind.model_validate(self._content[domain])
         except ValidationError as error:
             called = self._path.name.endswith("()")
             problems = [_describe(domain, kind, dict(item), called=called) for item in error.errors()]
-            message = f"{self._path}: {'; '.join(problems)}"
-            raise ParamsError(message) from error
+            raise ParamsError(f"{self._path}: {'; '.join(problems)}") from error
 
     def content(self, domain: str) -> dict[str, Any]:
         """The keys of a section as they were given, after they were checked."""
@@ -84,14 +81,11 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     try:
         content = parse_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        message = f"{file}: no such file; run from the folder that holds params.yaml"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{file}: no such file; run from the folder that holds params.yaml") from error
     except ValueError as error:
-        message = f"{file}: not YAML: {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{file}: not YAML: {error}") from error
     if not isinstance(content, dict):
-        message = f"{file}: expected a mapping of sections, got {type(content).__name__}"
-        raise ParamsError(message)
+        raise ParamsError(f"{file}: expected a mapping of sections, got {type(content).__name__}")
     return Params(content, file)
 
 
@@ -134,8 +128,7 @@ def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any
 def refuse_settings(where: str, settings: Mapping[str, Any], **instead: str) -> None:
     """Raise ParamsError for a setting that the call ``where`` takes in another way, or not at all."""
     for name in settings.keys() & instead.keys():
-        message = f"{where}: expected no setting {name!r}: it is {instead[name]}"
-        raise ParamsError(message)
+        raise ParamsError(f"{where}: expected no setting {name!r}: it is {instead[name]}")
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,23 +145,19 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
     for each in words:
         keys, sign, value = each.partition("=")
         if not sign or not all(keys.split(".")):
-            message = f"-S: expected a setting such as filters.min_elo=2000, got {each!r}"
-            raise ParamsError(message)
+            raise ParamsError(f"-S: expected a setting such as filters.min_elo=2000, got {each!r}")
         if keys.partition(".")[0] == "params":
-            message = "-S: params is no setting; begin with its section, such as filters.min_elo=2000"
-            raise ParamsError(message)
+            raise ParamsError("-S: params is no setting; begin with its section, such as filters.min_elo=2000")
         *path, last = keys.split(".")
         place = settings
         for key in path:
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                message = f"-S: {keys} is inside of a setting that has a value already"
-                raise ParamsError(message)
+                raise ParamsError(f"-S: {keys} is inside of a setting that has a value already")
         try:
             place[last] = parse_yaml(value)
         except ValueError as error:
-            message = f"-S: {keys}: not YAML: {_shown(value)}"
-            raise ParamsError(message) from error
+            raise ParamsError(f"-S: {keys}: not YAML: {_shown(value)}") from error
     return settings
 
 

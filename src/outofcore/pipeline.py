@@ -100,12 +100,12 @@ def convert(
     kind, machine = get_domain(domain), load_machine()
     section = section_of(domain, "convert()", params, {**settings, **raw_settings(raw, settings)})
     if is_address(target):
-        message = f"{shown(target)}: expected a folder of this machine; convert here, then copy the store there"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"{shown(target)}: expected a folder of this machine; convert here, then copy the store there"
+        )
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
     if why := foreign(folder):
-        message = f"{target}: {why}"
-        raise ParamsError(message)
+        raise ParamsError(f"{target}: {why}")
     if not replace:
         refuse_replacing(target, kind.name, section.model_dump(mode="json", exclude=NOT_STORED))
     if params is None:
@@ -117,8 +117,9 @@ def convert(
 def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
     """The settings for a file or a folder, or for the folder and the rest of a pattern."""
     if not isinstance(raw, str | Path):
-        message = f"raw: expected a file, a folder, or a pattern such as 'games/*.pgn', got a {type(raw).__name__}"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"raw: expected a file, a folder, or a pattern such as 'games/*.pgn', got a {type(raw).__name__}"
+        )
     path = Path(raw)
     named = next((place for place, step in enumerate(path.parts) if set(step) & set("*?[")), None)
     if named is None or path.exists() or "match" in settings:
@@ -181,11 +182,11 @@ def section_of_entry(domain: Domain, section: Any, entry: str) -> Any:
     if not entry and not entries_of(section):
         return section
     if not entry:
-        message = f"{domain.name}.raw: name one of its entries: {', '.join(entries_of(section))}"
-        raise ParamsError(message)
+        raise ParamsError(f"{domain.name}.raw: name one of its entries: {', '.join(entries_of(section))}")
     if entry not in entries_of(section):
-        message = f"{domain.name}.raw: expected an entry {entry!r}, got {', '.join(entries_of(section)) or section.raw}"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"{domain.name}.raw: expected an entry {entry!r}, got {', '.join(entries_of(section)) or section.raw}"
+        )
     return section.model_copy(update={"raw": section.raw[entry]})
 
 
@@ -205,8 +206,7 @@ def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
     if section.evaluate is None:
         return store
     if domain.streamed(section):
-        message = f"{domain.name}.evaluate: expected null in mode stream, which evaluates on the raw files"
-        raise ParamsError(message)
+        raise ParamsError(f"{domain.name}.evaluate: expected null in mode stream, which evaluates on the raw files")
     fixed = open_store(section.evaluate)
     if fixed.digest != store.digest:
         check_stores([store, fixed])
@@ -214,11 +214,10 @@ def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
         stored = [set(fixed.rows("test", part).fields) for part in fixed.parts]
         lacking = sorted({name for name in needed for fields in stored if name not in fields})
         if lacking:
-            message = (
+            raise ParamsError(
                 f"{domain.name}.evaluate: {section.evaluate} holds no {lacking[0]}, which {domain.name}.tensors reads; "
                 "convert it again with the settings of source that the model was trained with"
             )
-            raise ParamsError(message)
     return fixed
 
 

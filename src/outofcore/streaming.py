@@ -107,15 +107,13 @@ def stream(
     """
     kind = get_domain(domain)
     if not isinstance(kind, Streaming):
-        message = (
+        raise ParamsError(
             f"stream(): only text can be streamed, got {domain!r}; convert it first, with outofcore.convert, and read "
             "the store with outofcore.loader"
         )
-        raise ParamsError(message)
     together = torch.distributed.is_available() and torch.distributed.is_initialized()
     if together and (world := torch.distributed.get_world_size()) > 1:
-        message = f"stream(): expected one rank, got {world}; convert the text, and give each rank a loader"
-        raise ParamsError(message)
+        raise ParamsError(f"stream(): expected one rank, got {world}; convert the text, and give each rank a loader")
     refuse_settings(
         "stream()",
         settings,
@@ -129,11 +127,10 @@ def stream(
     threads = whole_or_none("threads", threads, 1)
     finished = "path" in tokenizer if isinstance(tokenizer, Mapping) else tokenizer is not None
     if params is None and not finished:
-        message = (
+        raise ParamsError(
             "stream(): expected tokenizer=, a tokenizer.json or the folder that holds it; make one from the text with "
             "outofcore.train_tokenizer(raw, 'tokenizer.json')"
         )
-        raise ParamsError(message)
     records = None if isinstance(raw, str | Path) else raw
     given = by_section(
         domain,

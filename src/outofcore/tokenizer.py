@@ -77,8 +77,7 @@ def train_tokenizer(
     )
     section = section_of(DOMAIN.name, "train_tokenizer()", params, given)
     if path.exists() and not is_tokenizer(path):
-        message = f"{path}: expected a new file, or a tokenizer.json to replace"
-        raise ParamsError(message)
+        raise ParamsError(f"{path}: expected a new file, or a tokenizer.json to replace")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)  # noticed before minutes of training
     content = write_tokenizer(path, section, DOMAIN.raw_files(section, records))

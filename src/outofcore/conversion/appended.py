@@ -61,8 +61,7 @@ class AppendedFile:
                     digest.update(block)
                     missing -= len(block)
         if missing or digest.hexdigest() != mark[1]:
-            message = f"{self.path.name} has changed"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self.path.name} has changed")
         self._bytes, self._digest = expected, digest
 
     def content(self) -> bytes:

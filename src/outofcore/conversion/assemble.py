@@ -57,11 +57,10 @@ class Assembler:
     def add(self, unit: Unit, result: UnitResult) -> str:
         """Append a unit's sequences; returns its rejects as CSV lines by file and offset; raises AuditError."""
         if result.differences:
-            message = (
+            raise AuditError(
                 f"the engine and its oracle differ, nothing was sealed. Differences: {len(result.differences)}; "
                 f"the first: {result.differences[0]}"
             )
-            raise AuditError(message)
         rejects: list[Rejected] = [
             (reject.file, reject.offset, reject.reason, reject.detail) for reject in result.rejects
         ]
@@ -72,11 +71,10 @@ class Assembler:
         self.counts.update(result.counts)
         self.audited += result.audited
         if result.found != len(accepted) + len(rejects):
-            message = (
+            raise AssertionError(
                 f"{unit.name}, at byte {unit.offset:,}: found {result.found} records, "
                 f"but {len(accepted)} accepted + {len(rejects)} rejected"
             )
-            raise AssertionError(message)
         self._count(unit, accepted, rejects)
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
@@ -164,8 +162,7 @@ class Assembler:
     def _go_on(self, result: UnitResult, row: int, *, finished: bool) -> None:
         """Take the rows of a first sequence that began in an earlier unit."""
         if self._open is None:
-            message = "a unit continues a sequence that no unit before has begun"
-            raise AssertionError(message)
+            raise AssertionError("a unit continues a sequence that no unit before has begun")
         if self._open["split"] is not None:
             rows = taken(result.rows, np.array([[0, row]]))
             self._writer.append_rows(self._open["part"], self._open["split"], rows)

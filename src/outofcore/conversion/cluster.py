@@ -57,14 +57,12 @@ class ClusterExecutor(concurrent.futures.Executor):
     def look(self) -> None:
         """Raise ClusterError if the scheduler, or for a while every worker, is gone."""
         if self._client.status != "running":
-            message = f"{self._where}: the connection to the scheduler is lost; {_AGAIN}"
-            raise ClusterError(message)
+            raise ClusterError(f"{self._where}: the connection to the scheduler is lost; {_AGAIN}")
         now = time.monotonic()
         if self._client.nthreads():
             self._workers_seen = now
         elif now - self._workers_seen > ALONE_SECONDS:
-            message = f"{self._where}: all workers are gone; start some, and {_AGAIN}"
-            raise ClusterError(message)
+            raise ClusterError(f"{self._where}: all workers are gone; start some, and {_AGAIN}")
 
 
 class _Awaited(concurrent.futures.Future[Any]):
@@ -105,8 +103,9 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
-            message = f"the scheduler at {address} has no workers: start some with 'dask worker {address}'"
-            raise ClusterError(message) from error
+            raise ClusterError(
+                f"the scheduler at {address} has no workers: start some with 'dask worker {address}'"
+            ) from error
         seen = [(str(file.path), file.bytes) for file in (*files[:1], *files[-1:])]
         expected = versions(domain)
         _register(client, _check(lambda worker: compare(worker.address, domain, expected, seen)))
@@ -129,8 +128,9 @@ def _client(distributed: Any, address: str, workers: int) -> Iterator[Any]:
         try:
             client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except OSError as error:
-            message = f"no scheduler answers at {address} ({error}); start one with 'dask scheduler', or unset it"
-            raise ClusterError(message) from error
+            raise ClusterError(
+                f"no scheduler answers at {address} ({error}); start one with 'dask scheduler', or unset it"
+            ) from error
         with client:
             yield client
         return
@@ -149,11 +149,11 @@ def _one_line(distributed: Any, where: str) -> Iterator[None]:
     try:
         yield
     except distributed.KilledWorker as error:
-        message = f"{where}: {error.allowed_failures + 1} workers died over the same unit ({error}); {_AGAIN}"
-        raise ClusterError(message) from error
+        raise ClusterError(
+            f"{where}: {error.allowed_failures + 1} workers died over the same unit ({error}); {_AGAIN}"
+        ) from error
     except (CancelledError, TimeoutError, import_module("distributed.comm").CommClosedError) as error:
-        message = f"{where}: the connection to the scheduler is lost; {_AGAIN}"
-        raise ClusterError(message) from error
+        raise ClusterError(f"{where}: the connection to the scheduler is lost; {_AGAIN}") from error
 
 
 def _register(client: Any, plugin: Any) -> None:
@@ -185,15 +185,13 @@ def compare(worker: str, domain: str, expected: dict[str, str], seen: Sequence[t
     for name in sorted(here.keys() | expected.keys()):
         version, wanted = here.get(name, "none"), expected.get(name, "none")
         if version != wanted:
-            message = f"worker {worker} has {name} {version}, the driver {wanted}: install the same on both"
-            raise ClusterError(message)
+            raise ClusterError(f"worker {worker} has {name} {version}, the driver {wanted}: install the same on both")
     for path, size in seen:
         if not os.path.isfile(path) or os.path.getsize(path) != size:  # noqa: PTH113, PTH202 - no Path crosses systems
-            message = (
+            raise ClusterError(
                 f"worker {worker} in {os.getcwd()} does not see {path} of {size:,} bytes: "  # noqa: PTH109
                 "start workers in the project's folder, on a filesystem that all share"
             )
-            raise ClusterError(message)
 
 
 def _itself(value: Item) -> Item:

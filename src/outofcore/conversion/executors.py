@@ -33,8 +33,7 @@ def open_executor(
         return ThreadPoolExecutor(workers, thread_name_prefix="convert")
     if engine == "dask":
         return open_cluster(address, workers, files, domain)
-    message = f"OUTOFCORE_ENGINE: expected threads or dask, got {engine!r}"
-    raise ParamsError(message)
+    raise ParamsError(f"OUTOFCORE_ENGINE: expected threads or dask, got {engine!r}")
 
 
 def in_order(

@@ -49,11 +49,10 @@ class ConversionForecast:
         least = self.held_bytes + self.memory_bytes
         if refuse and least > budget:
             figure = -(-(least + _VARIES) // _ROUNDED) * _ROUNDED
-            message = (
+            raise BudgetError(
                 f"{name}: memory is {format_bytes(budget)}, and this conversion takes up to {format_bytes(figure)}; "
                 f"set memory in machine.yaml, or OUTOFCORE_MEMORY, to {figure // 10**6}MB, or use fewer workers"
             )
-            raise BudgetError(message)
         return max(1, AHEAD + (budget - least) // max(1, self.estimate.unit_bytes))
 
 

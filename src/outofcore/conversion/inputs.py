@@ -98,8 +98,9 @@ def _reading(file: RawFile) -> Iterator[None]:
     except FileNotFoundError as error:
         raise RawInputError(_changed(file, "it is gone")) from error
     except OSError as error:
-        message = f"{file.path} cannot be read: {error.strerror or error}; make it readable, and run again"
-        raise RawInputError(message) from error
+        raise RawInputError(
+            f"{file.path} cannot be read: {error.strerror or error}; make it readable, and run again"
+        ) from error
 
 
 def _changed(file: RawFile, how: str) -> str:

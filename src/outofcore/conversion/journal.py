@@ -87,8 +87,7 @@ class Journal:
             raise DamagedStore(_unreadable(error)) from error
         digest, _, body = content.partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
-            message = f"{self._state.name} has changed"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self._state.name} has changed")
         state: dict[str, Any] = json.loads(body)
         return state if state["identity"] == self._identity else None
 

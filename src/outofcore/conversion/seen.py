@@ -28,8 +28,7 @@ class SeenKeys:
     def add(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Add keys (n, 16) uint8; returns which are new (n,), counting earlier ones in ``keys`` as seen."""
         if keys.shape[1:] != (KEY_BYTES,):
-            message = f"expected keys of shape (n, {KEY_BYTES}), got {keys.shape}"
-            raise ValueError(message)
+            raise ValueError(f"expected keys of shape (n, {KEY_BYTES}), got {keys.shape}")
         pairs = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
         high, low = pairs[:, 0], pairs[:, 1]
         new = np.ones(len(keys), bool)

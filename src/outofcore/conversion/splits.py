@@ -33,8 +33,7 @@ def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDAr
     """
     by, columns = section.by, result.sequences
     if by == "place" and result.split is None and len(result.keys):
-        message = "splits.by: place is for text; expected content, file, or a column of the store"
-        raise ParamsError(message)
+        raise ParamsError("splits.by: place is for text; expected content, file, or a column of the store")
     if by in ("content", "file", "place"):
         files = [name for _, name in unit.places]
         split = _drawn_by(files, section)[result.places] if by == "file" else _of_content(result, section)
@@ -78,8 +77,7 @@ def _named(name: str, section: SplitSection, same: Callable[[str, str], bool]) -
     """The split that names this; 0 if none does."""
     found = [split for split, named in section.named.items() if any(same(name, each) for each in named)]
     if len(found) > 1:
-        message = f"splits: expected val and test to name different things, both name {name!r}"
-        raise ParamsError(message)
+        raise ParamsError(f"splits: expected val and test to name different things, both name {name!r}")
     return SPLITS.index(found[0]) if found else 0
 
 

@@ -50,8 +50,9 @@ class UnitConverter:
             why = f"the reader raised {type(error).__name__}: {' '.join(str(error).split())[:500]}"
             parts = self.divided(unit) if self.divided else None
             if parts is None:
-                message = f"{unit.name}, at byte {unit.offset:,}: {why}; leave the file out with match"
-                raise RawInputError(message) from error
+                raise RawInputError(
+                    f"{unit.name}, at byte {unit.offset:,}: {why}; leave the file out with match"
+                ) from error
             if not parts:
                 rejects = (Reject(reason=UNREADABLE, offset=unit.offset, detail=why),)
                 return UnitResult(found=1, rows={}, sequences={}, keys=np.zeros((0, 16), np.uint8), rejects=rejects)

@@ -28,8 +28,9 @@ Form = dict[str, tuple[str, tuple[int, ...]]]
 def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:
     """Raise the error of a wrong argument or field."""
     shown = " ".join(str(value).split())
-    message = f"{name}: expected {expected}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}"
-    raise ParamsError(message) from cause
+    raise ParamsError(
+        f"{name}: expected {expected}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}"
+    ) from cause
 
 
 def segment(argument: str, name: object, reserved: Iterable[str] = ()) -> str:

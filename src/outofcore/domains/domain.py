@@ -194,11 +194,10 @@ class Domain:
         for split in ("train", "val"):
             if not any(len(store.sequences(split, part)) for part in store.parts):
                 more = f", divide one by {self.name}.{self.divided_by}" if self.divided_by else ""
-                message = (
+                raise ParamsError(
                     f"{self.name}: training needs a {self.sequence} in the {split} split, which has none: convert more"
                     f"{more}, or change {self.name}.splits"
                 )
-                raise ParamsError(message)
 
     def planned_task(self) -> Callable[[Any, Mapping[str, Schema]], Task] | None:
         """The function that makes the task before there is a store, if the domain has one."""

@@ -30,13 +30,11 @@ DOMAINS: dict[str, tuple[EntryPoint, ...]] = {
 def get_domain(name: str) -> Domain:
     """A domain by name, imported on demand; raises ParamsError if unknown, or if a package does not provide it."""
     if name not in DOMAINS:
-        message = f"no domain {name!r}; there are {', '.join(DOMAINS)}"
-        raise ParamsError(message)
+        raise ParamsError(f"no domain {name!r}; there are {', '.join(DOMAINS)}")
     first, *more = DOMAINS[name]
     if more:
         owners = " and in ".join(map(_owner, DOMAINS[name]))
-        message = f"domain {name!r} is in {owners}; names are unique: uninstall all packages but one"
-        raise ParamsError(message)
+        raise ParamsError(f"domain {name!r} is in {owners}; names are unique: uninstall all packages but one")
     if first.dist is None:
         own: Domain = import_module(first.value).DOMAIN
         return own
@@ -44,17 +42,15 @@ def get_domain(name: str) -> Domain:
         domain: Domain = import_module(first.module).DOMAIN
         found = domain.name
     except (ImportError, AttributeError, ValueError, AssertionError) as error:  # AssertionError: Python 3.13's module
-        message = (
+        raise ParamsError(
             f"{_owner(first)}: expected domain {name!r} as DOMAIN in the module that its entry point names, got "
             f"{first.value!r} ({' '.join(str(error).split())}); reinstall or uninstall the package"
-        )
-        raise ParamsError(message) from error
+        ) from error
     if found != name:
-        message = (
+        raise ParamsError(
             f"{_owner(first)}: expected the entry point to have the name of its domain {found!r}, got {name!r}; "
             "correct or uninstall the package"
         )
-        raise ParamsError(message)
     return domain
 
 

@@ -19,11 +19,9 @@ MOST = 2**31 - 1
 def _inside(pattern: str) -> str:
     steps = pattern.split("/")
     if pattern.startswith("/") or ".." in steps:
-        message = f"expected a pattern inside of raw, such as **/*, not {pattern!r}"
-        raise ValueError(message)
+        raise ValueError(f"expected a pattern inside of raw, such as **/*, not {pattern!r}")
     if any("**" in step and step != "**" for step in steps):
-        message = "** matches folders at any depth, as in **/*.txt; inside a name a single * is enough"
-        raise ValueError(message)
+        raise ValueError("** matches folders at any depth, as in **/*.txt; inside a name a single * is enough")
     return pattern
 
 
@@ -47,8 +45,7 @@ Match = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT), 
 
 def _no_number(value: object) -> object:
     if isinstance(value, int | float):
-        message = f"expected a day such as 2020-01-31, got the number {value}"
-        raise ValueError(message)  # noqa: TRY004 - which pydantic reports with the key
+        raise ValueError(f"expected a day such as 2020-01-31, got the number {value}")  # noqa: TRY004 - which pydantic reports with the key
     return value
 
 
@@ -61,8 +58,7 @@ def _share_or_names(value: object) -> object:
     if isinstance(names, tuple) and names and all(type(each) in (str, int) for each in names):
         return tuple(map(str, names))
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        message = "expected a share from 0 to 1, or names in a list"
-        raise ValueError(message)
+        raise ValueError("expected a share from 0 to 1, or names in a list")
     return value
 
 
@@ -107,17 +103,13 @@ class SplitSection(Section):
     def _dates(self) -> SplitSection:
         cuts = [day for day in (self.val_from, self.test_from) if day is not None]
         if (self.by == "date") != bool(cuts):
-            message = "val_from and test_from go with by: date, which needs one of them"
-            raise ValueError(message)
+            raise ValueError("val_from and test_from go with by: date, which needs one of them")
         if cuts != sorted(set(cuts)):
-            message = f"expected val_from before test_from, got {self.val_from} and {self.test_from}"
-            raise ValueError(message)
+            raise ValueError(f"expected val_from before test_from, got {self.val_from} and {self.test_from}")
         if cuts and self.named:
-            message = "by: date has val_from and test_from; val and test name nothing there"
-            raise ValueError(message)
+            raise ValueError("by: date has val_from and test_from; val and test name nothing there")
         if sum(self.shares.values()) > 1 + 1e-9:
-            message = f"expected shares with a sum of at most 1, got {self.val} and {self.test}"
-            raise ValueError(message)
+            raise ValueError(f"expected shares with a sum of at most 1, got {self.val} and {self.test}")
         return self
 
     @property
@@ -149,11 +141,10 @@ class StoreSection(Section):
     @model_validator(mode="after")
     def _whole_chunks(self) -> StoreSection:
         if self.shard_rows % self.chunk_rows or self.chunk_rows % 16:
-            message = (
+            raise ValueError(
                 "shard_rows must be a multiple of chunk_rows, and chunk_rows one of 16 (the lanes of the order), "
                 f"got {self.shard_rows} and {self.chunk_rows}"
             )
-            raise ValueError(message)
         return self
 
     def layout(self) -> Layout:
@@ -217,8 +208,7 @@ class TrainSection(Section):
     @model_validator(mode="after")
     def _falling(self) -> TrainSection:
         if self.min_learning_rate > self.learning_rate:
-            message = f"min_learning_rate must not exceed learning_rate, {self.learning_rate:g}"
-            raise ValueError(message)
+            raise ValueError(f"min_learning_rate must not exceed learning_rate, {self.learning_rate:g}")
         return self
 
 
@@ -244,9 +234,8 @@ class DomainSection(Section):
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> DomainSection:
         if (self.splits.by != "content" or self.splits.named) and self.filters.duplicates == "keep":
-            message = (
+            raise ValueError(
                 f"splits.by: {self.splits.by} would leave equal records in several splits with filters.duplicates: "
                 "keep; drop duplicates, or split by content"
             )
-            raise ValueError(message)
         return self

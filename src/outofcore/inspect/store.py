@@ -191,8 +191,7 @@ def looks(store: Store, split: str | None, part: str | None, row: int | None, co
     elif row < len(table):
         rows = list(range(row, min(row + count, len(table))))
     else:
-        message = f"{store.root}: {split} has {len(table):,} rows, the first is 0; there is no row {row:,}"
-        raise StoreError(message)
+        raise StoreError(f"{store.root}: {split} has {len(table):,} rows, the first is 0; there is no row {row:,}")
     numbers = (np.searchsorted(start, rows, "right") - 1).tolist()
     return [
         Look(
@@ -275,8 +274,9 @@ def _drawing(store: Store, split: str, part: str, row: int, stop: int) -> str:
     try:
         return get_domain(store.domain).draw(rows, store.attributes)
     except KeyError as error:
-        message = f"{store.root}: no field {error}, so another version of outofcore has made it: convert again"
-        raise StoreError(message) from error
+        raise StoreError(
+            f"{store.root}: no field {error}, so another version of outofcore has made it: convert again"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

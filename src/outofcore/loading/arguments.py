@@ -27,8 +27,7 @@ Instance = TypeVar("Instance")
 
 def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:
     """Raise the error of a wrong argument."""
-    message = f"{name}: expected {expected}, got {shown(value, 80)}"
-    raise ParamsError(message) from cause
+    raise ParamsError(f"{name}: expected {expected}, got {shown(value, 80)}") from cause
 
 
 # What other libraries call it, and what it is here.
@@ -64,8 +63,7 @@ def refuse_unknown(where: str, known: Sequence[str], given: Mapping[str, object]
             hint = "a conversion filters, outofcore.convert(..., filters={...}); where= selects from a store"
         elif close:
             hint = f"did you mean {close[0]!r}?"
-        message = f"{where}: unknown argument {name!r}{f'; {hint}' if hint else ''}"
-        raise ParamsError(message)
+        raise ParamsError(f"{where}: unknown argument {name!r}{f'; {hint}' if hint else ''}")
 
 
 def shown(value: object, most: int = 300) -> str:
@@ -133,8 +131,7 @@ def instance(name: str, value: object, kind: type[Instance]) -> Instance | None:
     try:
         return kind(**value)
     except TypeError as error:  # names the keys that are missing
-        message = f"{name}: {str(error).partition('() ')[2]}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{name}: {str(error).partition('() ')[2]}") from error
 
 
 def integers(name: str, value: object) -> npt.NDArray[np.int64]:
@@ -157,8 +154,7 @@ def _of_place(root: object, names: Sequence[str], given: Mapping[str, Any]) -> d
             kind = {"axis": "a Zarr", "strict": "a Zarr", "packed": "a Zarr", "rows": "data", "splits": "data"}.get(
                 name, "a file of tokens"
             )
-            message = f"{name} is for {kind} that outofcore did not write, which {root} is not"
-            raise ParamsError(message)
+            raise ParamsError(f"{name} is for {kind} that outofcore did not write, which {root} is not")
     return {name: given[name] for name in names if name in given}
 
 
@@ -217,8 +213,7 @@ def budget_bytes(memory: str | int) -> int:
     try:
         return parse_bytes(memory)
     except ValueError as error:
-        message = f"memory: {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"memory: {error}") from error
 
 
 def named_device(device: object) -> torch.device | None:

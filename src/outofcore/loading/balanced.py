@@ -80,8 +80,7 @@ class BalancedSampler(Sampler):
         runs: tuple[Ints, Ints] | None = None,  # of selected rows; entries with others are left out
     ) -> None:
         if windows.samples != windows.rows:
-            message = "balanced sampling draws rows: use no window, or one with mode='reach'"
-            raise ParamsError(message)
+            raise ParamsError("balanced sampling draws rows: use no window, or one with mode='reach'")
         first, count, step = (integers(name, getattr(balanced, name)) for name in ("first", "count", "step"))
         inside = (count >= 1) & (step >= 1) & (first >= 0) & (first < windows.rows)
         inside &= count - 1 <= (windows.rows - 1 - first) // np.where(inside, step, 1)
@@ -99,8 +98,9 @@ class BalancedSampler(Sampler):
             groups, first, count, step, last = (each[kept] for each in (groups, first, count, step, last))
         names, group = np.unique(groups, return_inverse=True)
         if len(names) < balanced.groups:
-            message = f"balanced.groups: expected at least {balanced.groups} groups to draw from, got {len(names)}"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"balanced.groups: expected at least {balanced.groups} groups to draw from, got {len(names)}"
+            )
         order = np.lexsort((first, group))
         self.balanced = balanced
         self.windows = windows

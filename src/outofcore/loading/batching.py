@@ -97,10 +97,9 @@ def turns_left(
     ends = np.cumsum(np.append(0, given))
     turn = int(np.searchsorted(ends, received))
     if turn == len(ends) or ends[turn] != received:
-        message = (
+        raise StateError(
             f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
             "with several parts, resume with the batch size and number of ranks that it was saved with"
         )
-        raise StateError(message)
     starts = [int(given[:turn][turns[:turn] == part].sum()) for part in range(len(sizes))]
     return starts, turns[turn:]

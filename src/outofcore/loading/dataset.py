@@ -55,8 +55,7 @@ class Samples(Sequence[Sample]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
-            message = f"expected one of {self._count} samples, got number {index}"
-            raise IndexError(message)
+            raise IndexError(f"expected one of {self._count} samples, got number {index}")
         return Sample((name, tensor[index]) for name, tensor in self.batch.items())
 
 
@@ -120,8 +119,9 @@ class ZarrDataset(Dataset[Batch]):
         check_stores(stores)
         known = stores[0].parts
         if part is None and len(known) > 1:
-            message = f"{stores[0].root}: part: expected one of {', '.join(known)}; ConcatDataset joins several"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"{stores[0].root}: part: expected one of {', '.join(known)}; ConcatDataset joins several"
+            )
         place = known[0] if part is None else word("part", part)
         what: dict[str, Any] = {
             "tensors": tensors,
@@ -138,11 +138,10 @@ class ZarrDataset(Dataset[Batch]):
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
         needed = min((extent + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
-            message = (
+            raise BudgetError(
                 f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "
                 f"sample; the least that works is {format_least(needed * chunk + columns_held)}"
             )
-            raise BudgetError(message)
         self._split.columns.read()
         # One lock a process: one that another thread held during a fork stays locked in the child.
         self._locks: dict[int, threading.Lock] = {}
@@ -184,8 +183,7 @@ class ZarrDataset(Dataset[Batch]):
         count = len(self)
         outside = samples[(samples < -count) | (samples >= count)]
         if len(outside):
-            message = f"{self._split.path}: no sample {outside[0]}; there are {count:,}"
-            raise IndexError(message)
+            raise IndexError(f"{self._split.path}: no sample {outside[0]}; there are {count:,}")
         first = self._split.windows.first_rows(np.where(samples < 0, samples + count, samples))
         # Random choices of a reading follow torch's seed, which differs from worker to worker.
         draws = random_words(0, 1, len(first), int(torch.randint(2**62, ())))

@@ -88,11 +88,10 @@ class DeviceStream:
             with torch.cuda.stream(self._stream) if self._stream is not None else nullcontext():
                 yield
         except torch.OutOfMemoryError as error:
-            message = (
+            raise BudgetError(
                 f"device {self.device}: no memory left for the loader's rows and batches; use smaller batches, or "
                 "residency='ram' or 'streamed', which hold rows in this machine's memory"
-            )
-            raise BudgetError(message) from error
+            ) from error
 
     def send(self, batch: Mapping[str, torch.Tensor]) -> Batch:
         """Start copying tensors to the device, from pinned memory where it has streams; inside :meth:`queue`."""

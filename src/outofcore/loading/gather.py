@@ -216,5 +216,4 @@ def gather(
         each = np.array([length]) if lengths is None else lengths
         missing = _gather_windows(table, first, each, chunk_rows, origins, row_bytes, buffer.targets, at * length)
     if missing >= 0:
-        message = f"rows from {first[missing]} on are not in memory"
-        raise LookupError(message)
+        raise LookupError(f"rows from {first[missing]} on are not in memory")

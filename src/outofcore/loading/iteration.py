@@ -117,11 +117,10 @@ class Loader(IterableDataset[Batch]):
         return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self._batching.size:,})"
 
     def __reduce__(self) -> NoReturn:
-        message = (
+        raise ParamsError(
             "a loader cannot be pickled or copied: call loader(...) where batches are needed, "
             "and continue there with load_state_dict(state)"
         )
-        raise ParamsError(message)
 
     @property
     def samples(self) -> int:
@@ -144,8 +143,9 @@ class Loader(IterableDataset[Batch]):
             begun.
         """
         if get_worker_info() is not None:  # each of which would read all of it
-            message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
-            raise ParamsError(message)
+            raise ParamsError(
+                "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            )
         self._iteration = None
         self._end()
         if self._begun:
@@ -244,11 +244,10 @@ class Loader(IterableDataset[Batch]):
                 yield batch
                 del delivery, batch  # a batch that the consumer has released must not stay alive while it waits
             if self._iteration is not None:  # else the loader was closed
-                message = (
+                raise ParamsError(
                     "this iteration ended when another one over the same loader began, or was moved by set_epoch() or "
                     "load_state_dict(): begin another one, or make a second loader to iterate twice at a time"
                 )
-                raise ParamsError(message)
         finally:
             if self._iteration is iteration:
                 self._end()
@@ -305,32 +304,28 @@ class Loader(IterableDataset[Batch]):
 def _check(state: object, own: Mapping[str, Any]) -> None:
     """Raise StateError if a state is malformed, or differs from a loader's own in more than its position."""
     if not isinstance(state, Mapping) or any(not isinstance(name, str) for name in state):
-        message = f"expected a loader's state, got {shown(state)}"
-        raise StateError(message)
+        raise StateError(f"expected a loader's state, got {shown(state)}")
     for what, names in (("without", own.keys() - state.keys()), ("with", state.keys() - own.keys())):
         if names:
-            message = f"expected a loader's state, got one {what} {shown(', '.join(sorted(names)))}"
-            raise StateError(message)
+            raise StateError(f"expected a loader's state, got one {what} {shown(', '.join(sorted(names)))}")
     for name, expected in own.items():
         other = state[name]
         if name in ("epoch", "received") or _plain(expected) == _plain(other):
             continue
         if name == "version":
-            message = (
+            raise StateError(
                 f"the saved state is of version {shown(other)} of the order of samples, expected version {expected}: "
                 "go on with the release that saved it, or begin without it"
             )
-            raise StateError(message)
         if name == "layout" and isinstance(other, Mapping):
             keys = [key for key in {**expected, **other} if _plain(expected.get(key)) != _plain(other.get(key))]
             expected, other = ({key: each.get(key) for key in keys} for each in (expected, other))
         elif name == "store" and (isinstance(expected, list) or isinstance(other, list)):
             expected, other = _first_difference(expected, other)
-        message = (
+        raise StateError(
             f"the saved state belongs to another {name}: expected {shown(expected)}, the state has {shown(other)}; "
             "load it with what it was saved with, or begin without it"
         )
-        raise StateError(message)
 
 
 def _count(state: Mapping[str, Any], name: str, most: int) -> int:

@@ -219,8 +219,7 @@ def loader(
         If a parameter cannot be met.
     """
     if weighted is not None and balanced is not None:
-        message = "give weighted or balanced, not both: each draws the samples in its own way"
-        raise ParamsError(message)
+        raise ParamsError("give weighted or balanced, not both: each draws the samples in its own way")
     one_of("last", last, get_args(Last))
     one_of("turns", turns, get_args(Turns))
     one_of("stop", stop, get_args(Stop))
@@ -261,16 +260,16 @@ def loader(
         sources = weigh(weights, {name: len(own) for name, own in named.items()})
         _check_mixture(shuffle, weighted, balanced, label, of_sequences)
     elif weights is not None or stop != "first":
-        message = 'weights and stop="all" are for a mixture: give the stores by name, {"a": ..., "b": ...}'
-        raise ParamsError(message)
+        raise ParamsError('weights and stop="all" are for a mixture: give the stores by name, {"a": ..., "b": ...}')
     check_stores(stores)
     known = stores[0].parts
     parts = known if part is None else (part,) if isinstance(part, str) else words("part", part)
     if len(parts) > 1 and sources is not None:
         refuse("part", "one part, where sources are mixed", list(parts))
     if len(parts) > 1 and "part" in of_sequences:
-        message = "columns: 'part' is the place of a batch's part in the store where several are read; read one part"
-        raise ParamsError(message)
+        raise ParamsError(
+            "columns: 'part' is the place of a batch's part in the store where several are read; read one part"
+        )
 
     opened_splits = [
         replace(
@@ -302,8 +301,9 @@ def loader(
     pairs = list(zip(opened_splits, samplers, strict=True))
     for opened, sampler in pairs:
         if 0 < sampler.positions < batching.world:
-            message = f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
+            )
     mixing = [mixing_line(*pair, batch_size, label) for pair in pairs]
 
     def estimate(samples: Sequence[SampleBytes]) -> list[Needs]:
@@ -354,27 +354,23 @@ def loader(
 
 def _batching(size: int, last: Last, rank: int | None, world: int | None) -> Batching:
     if (rank is None) != (world is None):
-        message = f"rank and world_size go together, got rank {rank} of {world}"
-        raise ParamsError(message)
+        raise ParamsError(f"rank and world_size go together, got rank {rank} of {world}")
     if rank is None or world is None:
         here = torch.distributed.is_available() and torch.distributed.is_initialized()
         started = next((os.environ[size] for size, own in _LAUNCHED if {size, own} <= os.environ.keys()), "1")
         if not here and started != "1":
-            message = (
+            raise ParamsError(
                 f"expected torch.distributed to be initialised before the loader is opened, got one of {started} ranks "
                 "without it, and each would read all samples; initialise it first, or give rank and world_size"
             )
-            raise ParamsError(message)
         rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
     rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
     if rank >= world:
-        message = f"ranks count from 0 and are fewer than world_size, got rank {rank} of {world}"
-        raise ParamsError(message)
+        raise ParamsError(f"ranks count from 0 and are fewer than world_size, got rank {rank} of {world}")
     if size < world:
-        message = (
+        raise ParamsError(
             f"batch_size counts over all ranks and must be at least one sample for each, got {size} on {world} ranks"
         )
-        raise ParamsError(message)
     return Batching(size=size, last=last, rank=rank, world=world)
 
 

@@ -397,25 +397,22 @@ def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device
     if kind == "auto":
         return _automatic(needs, budget, device, groups)
     if needs.access == "anywhere" and kind in ("streamed", "hybrid"):
-        message = (
+        raise BudgetError(
             f"shuffle='full' draws rows from everywhere at once; residency {kind!r} has a pool in memory at a time: "
             "use shuffle='blocks', or residency 'ram' or 'mapped'"
         )
-        raise BudgetError(message)
     if kind == "ram":
         if needs.whole > budget:
-            message = (
+            raise BudgetError(
                 f"residency 'ram' holds {format_bytes(needs.whole)}, the budget is {format_bytes(budget)}: "
                 "raise memory, or use residency 'auto'"
             )
-            raise BudgetError(message)
         return Choice(kind="ram", pinned_chunks=needs.chunks, reason="as requested")
     if kind == "mapped" and not needs.mappable:
-        message = (
+        raise StoreError(
             "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
             "use residency 'streamed', or convert with store.codec: none"
         )
-        raise StoreError(message)
     if kind == "mapped":
         _prove_fixed(needs, budget)
         return Choice(kind=kind, reason="as requested")
@@ -448,11 +445,10 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
         cached = f"{format_bytes(page_cache)} of memory can cache files"
         return Choice(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {cached}")
     if needs.access == "anywhere":
-        message = (
+        raise BudgetError(
             f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and only uncompressed shards on "
             "a local disk can be mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
         )
-        raise BudgetError(message)
     prove(budget, [needs])
     if worthwhile:
         return _hybrid(needs, pinned, f"{size} exceed {allowed}, which holds {{share:.0%}} of the rows and two pools")
@@ -473,8 +469,7 @@ def _on_device(needs: Needs, device: torch.device | None, reason: str) -> Choice
 
 def _prove_fixed(needs: Needs, budget: int, chunks: int = 0) -> None:
     if (least := needs.fixed + chunks * needs.chunk) > budget:
-        message = (
+        raise BudgetError(
             f"a memory budget of {format_bytes(budget)} is too small: batches in flight, order and tables take "
             f"{format_bytes(least)}"
         )
-        raise BudgetError(message)

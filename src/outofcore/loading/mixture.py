@@ -123,8 +123,9 @@ class MixtureSampler(Sampler):
             )
             if windows.samples < lanes:
                 where = f" where {split.selects}" if split.selects else ""
-                message = f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
-                raise ParamsError(message)
+                raise ParamsError(
+                    f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
+                )
             blocks = -(-pool_blocks * source.weight // PLACES)
             layout: Any = {"pool_blocks": blocks, "block_rows": block_rows, "lanes": lanes}
             self.plain.append(PlainSampler(windows, split.rows.chunk_rows, seed, shuffle="blocks", **layout))

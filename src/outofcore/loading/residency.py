@@ -169,8 +169,7 @@ class Arena(HostResidency):
         with self._lock:
             missing = self._missing(chunks)
             if missing > 0:
-                message = f"{len(chunks)} chunks are needed together, {missing} more than there is room for"
-                raise BudgetError(message)
+                raise BudgetError(f"{len(chunks)} chunks are needed together, {missing} more than there is room for")
             self._holders[chunks] += 1
             for chunk in chunks.tolist():
                 self._idle.pop(chunk, None)
@@ -319,11 +318,10 @@ class Mapped(HostResidency):
         try:
             return with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
         except OSError as error:
-            message = (
+            raise StoreError(
                 f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "
                 "raise the limit of open files with 'ulimit -n', or use residency 'streamed'"
-            )
-            raise StoreError(message) from error
+            ) from error
 
     def _fill(self, store: int, name: str) -> npt.NDArray[np.generic]:
         array = self._stores[store][name]

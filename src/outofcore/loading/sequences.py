@@ -152,11 +152,10 @@ class Sequences:
     def _prove(self, size: int) -> None:
         """Raise BudgetError, before it is read, if a table alone exceeds the budget."""
         if size > max(self._budget, _EXAMINED):
-            message = (
+            raise BudgetError(
                 f"a memory budget of {format_bytes(self._budget)} is too small: a column of the {len(self):,} "
                 f"sequences of {self.path} takes {format_bytes(size)}"
             )
-            raise BudgetError(message)
 
 
 def _slab(columns: Sequence[Array]) -> int:
@@ -189,10 +188,9 @@ class SequenceColumns:
         self._arrays = {name: None if name == NUMBER else sequences[name] for name in (*names, *taken)}
         for name, array in self._arrays.items():
             if array is not None and array.dtype == "O":
-                message = (
+                raise ParamsError(
                     f"columns: {sequences.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
                 )
-                raise ParamsError(message)
         self._starts = np.empty(0, np.int64)
         self._values: dict[str, npt.NDArray[Any]] = {}
 
@@ -254,8 +252,7 @@ def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) ->
     """A batch and its columns, on the same device. Raises ParamsError if a tensor already has a column's name."""
     taken = [name for name in values if name in tensors]
     if taken:
-        message = f"columns: the tensors already contain {taken[0]!r}"
-        raise ParamsError(message)
+        raise ParamsError(f"columns: the tensors already contain {taken[0]!r}")
     where = next(iter(tensors.values())).device
     return {**tensors, **{name: torch.from_numpy(column).to(where) for name, column in values.items()}}
 

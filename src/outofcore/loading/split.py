@@ -57,11 +57,10 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
     """
     source = opened(store)
     if source.domain not in DOMAINS:
-        message = (
+        raise ParamsError(
             f"{source.root}: tensors are ready-made for {', '.join(DOMAINS)}, this is a store of "
             f"{source.domain!r}; give what turns its rows into tensors, or read the stored fields"
         )
-        raise ParamsError(message)
     content = {"tensors": settings} if settings else {}
     section = section_of_store(source.attributes, source.domain, "reading()", params, content)
     return get_domain(source.domain).reading(source.attributes, section)
@@ -268,8 +267,7 @@ class StoredReading:
 def _reading_of(stores: Sequence[Store], part: str, tensors: Tensors, fields: tuple[str, ...] | None) -> Reading | None:
     """The reading of a part; None for its stored fields."""
     if tensors is not None and fields is not None:
-        message = "give tensors or fields, not both: what makes tensors names its own fields"
-        raise ParamsError(message)
+        raise ParamsError("give tensors or fields, not both: what makes tensors names its own fields")
     if tensors is None:
         return _reading_of_all(stores) if fields is None and stores[0].domain in DOMAINS else None
     if isinstance(tensors, str):
@@ -289,11 +287,10 @@ def _reading_of_all(stores: Sequence[Store]) -> Reading:
     comparable = type(first).__eq__ is not object.__eq__
     for store in stores[1:] if comparable else ():
         if reading(store) != first:
-            message = (
+            raise StoreError(
                 f"stores that are read as one need the same tensors: those of {stores[0].root} and {store.root} "
                 "differ by the settings of their conversion; give tensors=reading(store, ...) that suits both"
             )
-            raise StoreError(message)
     return first
 
 
@@ -301,17 +298,14 @@ def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:
     """Fields of a table; None for all that do not hold text."""
     names = fields if fields is not None else tuple(name for name, array in table.fields.items() if array.dtype != "O")
     if not names:
-        message = f"{table.path}: expected at least one field to read"
-        raise StoreError(message)
+        raise StoreError(f"{table.path}: expected at least one field to read")
     arrays = {name: table[name] for name in names}
     layouts = {(len(array), array.chunk_rows, array.shard_rows) for array in arrays.values()}
     if len(layouts) > 1:
-        message = f"{table.path}: expected fields of one layout, got (rows, chunk, shard) of {sorted(layouts)}"
-        raise StoreError(message)
+        raise StoreError(f"{table.path}: expected fields of one layout, got (rows, chunk, shard) of {sorted(layouts)}")
     texts = [name for name, array in arrays.items() if array.dtype == "O"]
     if texts:
-        message = f"{table.path}: {', '.join(texts)} holds text, which no tensor can"
-        raise StoreError(message)
+        raise StoreError(f"{table.path}: {', '.join(texts)} holds text, which no tensor can")
     return arrays
 
 
@@ -320,9 +314,8 @@ def _window_of(window: object, tensors: Reading | None) -> Window | None:
     requested = instance("window", window, Window)
     needed = instance("window", tensors.window, Window) if isinstance(tensors, Windowed) else None
     if requested is not None and needed is not None and requested.length != needed.length:
-        message = (
+        raise ParamsError(
             f"window: these tensors need windows of {needed.length:,} rows, got {requested.length:,}; "
             "change the settings of reading(store, ...) instead"
         )
-        raise ParamsError(message)
     return requested or needed

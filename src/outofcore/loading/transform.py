@@ -49,8 +49,9 @@ class Transform:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
-            message = f"map: {self._name} raised {type(error).__name__}: {' '.join(str(error).split())}"
-            raise ParamsError(message) from error
+            raise ParamsError(
+                f"map: {self._name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
         if not isinstance(result, dict) or not result or not all(_is_tensor(*item) for item in result.items()):
             self._refuse(f"returned {shown(result, 80)}, expected a dict of names and tensors")
         for name, tensor in result.items():
@@ -64,8 +65,7 @@ class Transform:
         return result
 
     def _refuse(self, what: str) -> None:
-        message = f"map: {self._name} {what}"
-        raise ParamsError(message)
+        raise ParamsError(f"map: {self._name} {what}")
 
 
 def _is_tensor(name: object, value: object) -> bool:

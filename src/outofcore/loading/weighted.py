@@ -52,8 +52,9 @@ class WeightedSampler(Sampler):
 
     def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted) -> None:
         if split.windows.phase or split.windows.packs or not plain.mixed:
-            message = "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
-            raise ParamsError(message)
+            raise ParamsError(
+                "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
+            )
         self.plain, self.weighted = plain, weighted
         self.pool_weights = plain.pool_samples(1)
         self._weigh = _weigher(split, weighted.column)
@@ -61,8 +62,7 @@ class WeightedSampler(Sampler):
         self._table_bytes = split.sequences.extents_bytes if self.of_sequences else 0
         self._largest = max((float(slab.max()) for _, slab in self._slabs()), default=0.0)
         if self._largest <= 0:
-            message = f"column {weighted.column!r} has no positive weight"
-            raise ParamsError(message)
+            raise ParamsError(f"column {weighted.column!r} has no positive weight")
         self.sums = np.zeros(len(plain.begins) - 1, np.int64)  # of the samples that begin in each chunk
         for samples, slab in self._slabs():
             np.add.at(self.sums, np.searchsorted(plain.begins, samples, "right") - 1, self._count(slab))
@@ -115,8 +115,9 @@ class WeightedSampler(Sampler):
             samples = np.arange(start, min(start + _SLAB, windows.samples), dtype=np.int64)
             weights = self._weigh(windows.first_rows(samples) + windows.length - 1)
             if not np.all((weights >= 0) & (weights < np.inf)):
-                message = f"column {self.weighted.column!r} has weights that are negative, infinite or no number"
-                raise ParamsError(message)
+                raise ParamsError(
+                    f"column {self.weighted.column!r} has weights that are negative, infinite or no number"
+                )
             yield samples, weights
 
 
@@ -181,8 +182,7 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
     tables = [store.rows(split.name, split.part) for store in split.stores]
     array = tables[0][column] if column in tables[0].fields else split.sequences[column]
     if array.dtype.kind not in "iufb" or len(array.shape) != 1:
-        message = f"weighted.column: expected numbers, got {column!r} of {array.dtype}, shape {array.shape}"
-        raise ParamsError(message)
+        raise ParamsError(f"weighted.column: expected numbers, got {column!r} of {array.dtype}, shape {array.shape}")
     if column in tables[0].fields:
         arrays = [table[column] for table in tables]
         slab = max(1, _SLAB // array.chunk_rows) * array.chunk_rows

@@ -113,5 +113,6 @@ class Where:
         self._refuse(len(self._source.encode()[: node.col_offset].decode()) + 1, what)
 
     def _refuse(self, place: int, what: str) -> NoReturn:
-        message = f"where: {what}, at character {place} of {shown(self._source)}; expected {_ALLOWED}"
-        raise ParamsError(message) from None
+        raise ParamsError(
+            f"where: {what}, at character {place} of {shown(self._source)}; expected {_ALLOWED}"
+        ) from None

@@ -43,11 +43,11 @@ class Window:
         whole("window.stride", self.stride, 1)
         one_of("window.mode", self.mode, get_args(Mode))
         if self.mode == "reach" and self.stride != 1:
-            message = 'with mode="reach" every row is a sample: stride must be 1'
-            raise ParamsError(message)
+            raise ParamsError('with mode="reach" every row is a sample: stride must be 1')
         if self.mode == "best_fit" and not 1 <= self.stride == self.length - 1:
-            message = f'with mode="best_fit" stride must be length - 1, got {self.stride} and a length of {self.length}'
-            raise ParamsError(message)
+            raise ParamsError(
+                f'with mode="best_fit" stride must be length - 1, got {self.stride} and a length of {self.length}'
+            )
 
     @property
     def by_sequence(self) -> bool:
@@ -89,8 +89,7 @@ class Windows:
         self.packs: Packs | None = None
         if window is not None and window.by_sequence:
             if sequences is None:
-                message = f'windows with mode="{window.mode}" need the table of sequences'
-                raise StoreError(message)
+                raise StoreError(f'windows with mode="{window.mode}" need the table of sequences')
             if window.mode == "best_fit":
                 self.packs = Packs(*sequences(), window.length, self._origins)
                 self._starts, self._ends, self.samples = self.packs.firsts, self.packs.ends, self.packs.samples

@@ -61,8 +61,7 @@ def check_version(domain: Domain, folder: Path = Path()) -> None:
                 rf"^{name}\s*(?:\[[^\]]*\])?\s*(?:@ \S+ # )?==\s*([^\s;#]+)", text, re.MULTILINE | re.IGNORECASE
             )
             if stated and stated[1] != installed:
-                message = (
+                raise ParamsError(
                     f"{file}: expected {package} {installed}, the installed version, got {stated[1]}; install that "
                     "one, or take over the installed one: 'outofcore init .'"
                 )
-                raise ParamsError(message)

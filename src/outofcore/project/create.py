@@ -41,8 +41,7 @@ def create(folder: Path, domains: Sequence[str]) -> list[ProjectFile]:
         get_domain(name)
     load("dvc", "project", "outofcore init")
     if folder.exists() and not folder.is_dir():
-        message = f"{folder}: expected a folder, or the name of a new one, found a file"
-        raise ParamsError(message)
+        raise ParamsError(f"{folder}: expected a folder, or the name of a new one, found a file")
     plan = _plan(folder, written.in_order(domains))
     for entry, text in plan:
         if text is not None:
@@ -73,11 +72,10 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     before = _text(folder / "dvc.yaml")
     ours = before is not None and _is_ours(before, sources=sources)
     if before is not None and not ours and set(written.domains_in(before)) != set(wanted):
-        message = (
+        raise ParamsError(
             f"{folder / 'dvc.yaml'}: expected none, or the one that outofcore init wrote, found another; name another "
             "folder, change its domains by hand, or remove it: this command then writes that of this version"
         )
-        raise ParamsError(message)
     params = _params(folder / "params.yaml", wanted, drop=ours)
     new = written.definition(wanted, sources=sources, **written.shapes_of(params, wanted))
     plan = _put(folder, "dvc.yaml", new if ours or before is None else before) + _put(folder, "params.yaml", params)
@@ -144,13 +142,11 @@ def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
     there = written.sections_in(text)
     if (stated := _keys(path, text)) != {name for name in there if name}:
         differ = ", ".join(sorted(map(str, stated.symmetric_difference(name for name in there if name))))
-        message = (
+        raise ParamsError(
             f"{path}: expected each section to begin with its plain name and a colon, as in 'go:', not so: {differ}"
         )
-        raise ParamsError(message)
     if unknown := [name for name in there if name and name not in DOMAINS]:
-        message = f"{path}: expected sections of domains only, found {unknown[0]}; name another folder"
-        raise ParamsError(message)
+        raise ParamsError(f"{path}: expected sections of domains only, found {unknown[0]}; name another folder")
     kept = [
         name
         for name in there
@@ -166,11 +162,9 @@ def _keys(path: Path, text: str) -> set[object]:
     try:
         content = parse_yaml(text)
     except ValueError as error:
-        message = f"{path}: expected YAML, got {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{path}: expected YAML, got {error}") from error
     if not isinstance(content, dict | None):
-        message = f"{path}: expected sections of domains, got {type(content).__name__}"
-        raise ParamsError(message)
+        raise ParamsError(f"{path}: expected sections of domains, got {type(content).__name__}")
     return set(content or ())
 
 
@@ -204,8 +198,8 @@ def _text(path: Path) -> str | None:
         return None
     except (IsADirectoryError, NotADirectoryError) as error:
         wrong = path if path.is_dir() else path.parent
-        message = f"{wrong}: expected {'a file, found a folder' if path.is_dir() else 'a folder, found a file'}"
-        raise ParamsError(message) from error
+        raise ParamsError(
+            f"{wrong}: expected {'a file, found a folder' if path.is_dir() else 'a folder, found a file'}"
+        ) from error
     except UnicodeDecodeError as error:
-        message = f"{path}: expected text in UTF-8, {error.reason}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{path}: expected text in UTF-8, {error.reason}") from error

@@ -28,8 +28,7 @@ def refuse_unlisted(domain: Domain, section: Any) -> None:
     left = [path for folder, names in places for path in sorted(folder.glob(names)) if path.stem not in entries]
     if left:
         name, paths = left[0].stem, " ".join(str(path) for path in left if path.stem == left[0].stem)
-        message = (
+        raise ParamsError(
             f"{domain.name}.raw in params.yaml has no entry {name!r}; add it there, or remove what is left of it: "
             f"'rm -r {paths}'"
         )
-        raise ParamsError(message)

@@ -47,11 +47,10 @@ def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:
     if isinstance(section.raw, str) and section.raw not in texts:
         changed.insert(0, "text.raw")
     if changed:
-        message = (
+        raise ParamsError(
             f"text.tokenizer.path: {path} was made for another {' and another '.join(changed)}, by {lock}, so that "
             "token counts would be wrong; run 'dvc repro tokenizer' first"
         )
-        raise ParamsError(message)
 
 
 def _differ(stated: Any, now: Any) -> bool:

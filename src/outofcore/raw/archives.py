@@ -43,8 +43,7 @@ class _Header(tarfile.TarInfo):
         """Read a block."""
         header = super().frombuf(buf, encoding, errors)
         if header.size < 0 or (header.type in _METADATA and header.size > _MOST_METADATA):
-            message = f"a header with an absurd size of {header.size} bytes"
-            raise tarfile.HeaderError(message)
+            raise tarfile.HeaderError(f"a header with an absurd size of {header.size} bytes")
         return header
 
     @classmethod

@@ -212,26 +212,22 @@ def search(raw: str | Path, match: str, suffixes: tuple[str, ...], *, section: s
         return _search(root, match, suffixes, section)
     except OSError as error:
         where = error.filename if isinstance(error.filename, str) else root
-        message = (
+        raise RawInputError(
             f"{section}.raw: cannot look at {label(str(where))}: {error.strerror}; make it readable, or leave it out "
             f"with {section}.match"
-        )
-        raise RawInputError(message) from error
+        ) from error
 
 
 def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> Search:
     if root.is_file():
         if unread(root.name, suffixes):
-            message = f"{section}.raw: {root} is {UNREAD}"
-            raise RawInputError(message)
+            raise RawInputError(f"{section}.raw: {root} is {UNREAD}")
         if root.suffix.lower() in PICKLES and not wanted(root.name, suffixes):
-            message = f"{section}.raw: {root} holds {PICKLED}"
-            raise RawInputError(message)
+            raise RawInputError(f"{section}.raw: {root} holds {PICKLED}")
         return Search([RawFile(label(root.name), root, root.stat().st_size)], {})
     if not root.is_dir():
         found = "a pipe, a socket or a device" if root.exists() else "nothing"
-        message = f"{section}.raw: expected a file or a folder, found {found} at {root}"
-        raise RawInputError(message)
+        raise RawInputError(f"{section}.raw: expected a file or a folder, found {found} at {root}")
     files, left_out = [], {}
     before = os.path.join(root, "")  # noqa: PTH118 - pathlib takes a tenth of a second for ten thousand names
     for entry, is_hidden in walk(root, match, lambda name: hidden(name, suffixes)):
@@ -252,11 +248,10 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
             else:
                 left_out[name] = NO_READER
         elif path.exists():
-            message = (
+            raise RawInputError(
                 f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: a conversion would wait for it "
                 "for ever; move it out of the folder"
             )
-            raise RawInputError(message)
         elif counts or unread(entry.name, suffixes):
             left_out[name] = BROKEN_LINK
     if not files:

@@ -71,11 +71,11 @@ class Expansion:
         self._given += count
         consumed = self._consumed()
         if self._given > FREE_BYTES + MOST_FOLD * consumed:
-            message = (
+            raise DamagedInput(
                 f"{format_bytes(consumed)} on disk became more than {format_bytes(self._given)}: taken for a "
-                "decompression bomb; if it is genuine, decompress it yourself"
+                "decompression bomb; if it is genuine, decompress it yourself",
+                "decompression_bomb",
             )
-            raise DamagedInput(message, "decompression_bomb")
 
 
 class _Source(Protocol):
@@ -151,8 +151,10 @@ class Decompressed:
         except (EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
             if not self._end or (isinstance(error, OSError) and error.errno):
                 raise
-            message = f"the compressed data ends at byte {self._end:,}; what follows is not compressed in the same way"
-            raise DamagedInput(message, whole=True) from error
+            raise DamagedInput(
+                f"the compressed data ends at byte {self._end:,}; what follows is not compressed in the same way",
+                whole=True,
+            ) from error
         data, self._ready = self._ready[:size], self._ready[size:]
         return bytes(data)
 
@@ -178,8 +180,7 @@ class Decompressed:
             self._ahead, self._stream = self._stream.unused_data, None
             self._end = self._read - len(self._ahead)
         elif not made and ended:
-            message = f"the file ends inside its {self._kind} data; it was cut short"
-            raise EOFError(message)
+            raise EOFError(f"the file ends inside its {self._kind} data; it was cut short")
         else:
             self._ahead = getattr(self._stream, "unconsumed_tail", b"")
         return True
@@ -195,11 +196,10 @@ class Decompressed:
         except lzma.LZMAError as error:
             if "limit" not in str(error):
                 raise
-            message = (
+            raise RawInputError(
                 f"{self._name}: decompressing it takes a dictionary of more than the {format_bytes(most_window())} "
                 "that this machine allows; allow more with decompression in machine.yaml (OUTOFCORE_DECOMPRESSION)"
-            )
-            raise RawInputError(message) from error
+            ) from error
         return made
 
     def _begin(self) -> Any:
@@ -234,8 +234,7 @@ class Transcoded(io.RawIOBase):
             try:
                 text = self._decoder.decode(data, final=not data)
             except UnicodeDecodeError as error:
-                message = f"not {error.encoding}: {error.reason}"
-                raise DamagedInput(message) from error
+                raise DamagedInput(f"not {error.encoding}: {error.reason}") from error
             if not data and not text:
                 return 0
             self._ready = memoryview(text.encode("utf-8", "surrogatepass"))

@@ -33,8 +33,7 @@ def require_window(size: int, name: str) -> None:
     """Raise RawInputError if decompressing needs more than this machine allows."""
     # Most files ask for less than any setting forbids: none is looked up for them.
     if size > LEAST_WINDOW and size > (most := most_window()):
-        message = (
+        raise RawInputError(
             f"{name}: decompressing it takes a window of {format_bytes(size)}, and this machine allows "
             f"{format_bytes(most)}; allow more with decompression in machine.yaml (OUTOFCORE_DECOMPRESSION)"
         )
-        raise RawInputError(message)

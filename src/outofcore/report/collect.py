@@ -66,8 +66,7 @@ def domains_of(project: Path) -> set[str] | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        message = f"{project / 'params.yaml'}: expected sections of domains, {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{project / 'params.yaml'}: expected sections of domains, {error}") from error
 
 
 def _domain_run(project: Path, name: str) -> DomainRun:
@@ -148,11 +147,11 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:  # a merge conflict, or a file that was cut
-        message = f"{path}: expected figures as JSON, {error}; restore the file with Git, or run 'dvc repro'"
-        raise ParamsError(message) from error
+        raise ParamsError(
+            f"{path}: expected figures as JSON, {error}; restore the file with Git, or run 'dvc repro'"
+        ) from error
     if not isinstance(content, dict):
-        message = f"{path}: expected figures by name, got {type(content).__name__}; run 'dvc repro'"
-        raise ParamsError(message)
+        raise ParamsError(f"{path}: expected figures by name, got {type(content).__name__}; run 'dvc repro'")
     return content
 
 

@@ -135,15 +135,13 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
         if name in SETTINGS:
             values[name], origins[name] = text, variable
         elif close := difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.8):
-            message = f"{variable}: no such setting; did you mean {PREFIX}{close[0].upper()}?"
-            raise ParamsError(message)
+            raise ParamsError(f"{variable}: no such setting; did you mean {PREFIX}{close[0].upper()}?")
     try:
         given = _ADAPTER.validate_python(values)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         where = f"{path}: {name}" if origins[name] == str(path) else origins[name]
-        message = f"{where}: expected {_EXPECTED[name]}, got {values[name]!r}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{where}: expected {_EXPECTED[name]}, got {values[name]!r}") from error
     measured: dict[str, Any] = {}
     if "jobs" not in values and (workers := queue_workers()) > 1:
         given, origins["jobs"] = replace(given, jobs=workers), "measured: workers of the queue of DVC"
@@ -173,17 +171,14 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        message = f"{path}: expected YAML, {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{path}: expected YAML, {error}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
-        message = f"{path}: expected settings by name, such as 'workers: 2', got {type(content).__name__}"
-        raise ParamsError(message)
+        raise ParamsError(f"{path}: expected settings by name, such as 'workers: 2', got {type(content).__name__}")
     for name in content:
         if name not in SETTINGS:
             close = difflib.get_close_matches(str(name), SETTINGS, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
-            message = f"{path}: no setting {name!r}; {hint}there are {', '.join(SETTINGS)}"
-            raise ParamsError(message)
+            raise ParamsError(f"{path}: no setting {name!r}; {hint}there are {', '.join(SETTINGS)}")
     return content

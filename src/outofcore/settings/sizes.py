@@ -43,8 +43,7 @@ def parse_bytes(text: str | int) -> int:
     """
     match = None if isinstance(text, bool) else _SIZE.fullmatch(str(text))
     if match is None or match[2].lower() not in _UNITS:
-        message = f"expected {EXPECTED_SIZE}, got {text!r}"
-        raise ValueError(message)
+        raise ValueError(f"expected {EXPECTED_SIZE}, got {text!r}")
     return int(Decimal(match[1]) * _UNITS[match[2].lower()])
 
 

@@ -33,25 +33,21 @@ def committed(folder: str | Path = ".", targets: Sequence[str] = ()) -> Committe
     """Compare the lock files of a project, or some stages and outputs in them, with the cache."""
     cache = find_cache(folder)
     if cache is None:
-        message = f"{Path(folder).resolve()}: expected a DVC project, found no .dvc folder here or above"
-        raise ParamsError(message)
+        raise ParamsError(f"{Path(folder).resolve()}: expected a DVC project, found no .dvc folder here or above")
     lock = cache.project / "dvc.lock"
     content = lock.read_bytes() if lock.is_file() else b"\n"
     if b"\n<<<<<<< " in content:
-        message = f"{lock} holds the conflict of a merge: 'git checkout --ours dvc.lock', then 'dvc repro'"
-        raise OutOfCoreError(message)
+        raise OutOfCoreError(f"{lock} holds the conflict of a merge: 'git checkout --ours dvc.lock', then 'dvc repro'")
     if not content.endswith(b"\n"):  # DVC passes over what is lost
-        message = f"{lock} is cut short, as after a disk that ran full: {RENEW}"
-        raise OutOfCoreError(message)
+        raise OutOfCoreError(f"{lock} is cut short, as after a disk that ran full: {RENEW}")
     command = [sys.executable, "-m", "dvc", "data", "status", "--json", "--granular"]
     ended = subprocess.run(command, cwd=cache.project, capture_output=True, text=True, check=False)  # noqa: S603
     if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")] or ["ERROR: no answer"]
-        message = (
+        raise OutOfCoreError(
             f"'dvc data status' failed: {lines[0].removeprefix('ERROR: ')}; if dvc.lock is not whole, "
             f"as after a disk that ran full: {RENEW}"
         )
-        raise OutOfCoreError(message)
     status = json.loads(ended.stdout)
     deleted = set(status.get("uncommitted", {}).get("deleted", ()))
     wanted = tuple(chain.from_iterable(_paths(lock, target) for target in targets)) or ("",)
@@ -69,6 +65,7 @@ def _paths(lock: Path, target: str) -> list[str]:
         return outputs[target]
     path = target.removesuffix(".dvc").rstrip("/")
     if path == target.rstrip("/") and path not in chain.from_iterable(outputs.values()):
-        message = f"{lock}: expected a stage or an output, got {target!r}; it has {', '.join(outputs) or 'none yet'}"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"{lock}: expected a stage or an output, got {target!r}; it has {', '.join(outputs) or 'none yet'}"
+        )
     return [path]

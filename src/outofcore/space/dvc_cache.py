@@ -61,8 +61,7 @@ def find_cache(folder: str | Path = ".") -> DvcCache | None:
             types, origin = settings["type"], str(file)
     links = tuple(each.strip() for each in types.split(","))
     if unknown := [each for each in links if each not in LINK_TYPES]:
-        message = f"{origin}: cache.type: expected links among {', '.join(LINK_TYPES)}, got {unknown[0]!r}"
-        raise ParamsError(message)
+        raise ParamsError(f"{origin}: cache.type: expected links among {', '.join(LINK_TYPES)}, got {unknown[0]!r}")
     return DvcCache(project, Path(os.path.normpath(place)), links, origin)
 
 
@@ -85,8 +84,7 @@ def _read(file: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError as error:
-        message = f"{file}: expected settings of DVC, got {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{file}: expected settings of DVC, got {error}") from error
     settings, inside = {}, False
     for line in map(str.strip, lines):
         if section := _SECTION.fullmatch(line):
@@ -94,7 +92,6 @@ def _read(file: Path) -> dict[str, str]:
         elif line.startswith("[") or (inside and re.match(r"(dir|type)\s*=", line, re.IGNORECASE)):
             key = _KEY.fullmatch(line)
             if key is None:
-                message = f"{file}: expected settings of DVC such as 'type = hardlink,symlink', got {line!r}"
-                raise ParamsError(message)
+                raise ParamsError(f"{file}: expected settings of DVC such as 'type = hardlink,symlink', got {line!r}")
             settings[key[1].lower()] = next(each for each in key.groups()[1:] if each is not None)
     return settings

@@ -61,11 +61,10 @@ class Guard:
                 parts = [f"{name} {copied}" for name in copies]
                 parts.append(f"reserve {format_bytes(demand.reserve)}")
                 still = f"up to {format_bytes(rest)} are still to be written, " if rest else ""
-                message = (
+                raise SpaceError(
                     f"{demand.filesystem} is nearly full: {format_bytes(free)} are free, {still}"
                     f"{format_bytes(kept)} must stay free ({', '.join(parts)}); {self.kept}"
                 )
-                raise SpaceError(message)
 
     @contextmanager
     def writing(self, folder: str | Path) -> Iterator[None]:
@@ -77,8 +76,7 @@ class Guard:
                 if error.filename is None and error.errno is not None:
                     error.filename = str(folder)
                 raise
-            message = f"{disk_full(error, Path(folder))}; {self.kept}"
-            raise SpaceError(message) from error
+            raise SpaceError(f"{disk_full(error, Path(folder))}; {self.kept}") from error
 
 
 def disk_full(error: OSError, folder: Path) -> str:

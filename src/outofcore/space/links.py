@@ -64,12 +64,11 @@ def commit_of(output: str | Path, cache: DvcCache) -> Commit:
     working = working_links(objects, workspace)
     commit = plan_commit(cache, working)
     if commit is None:
-        message = (
+        raise SpaceError(
             f"{cache.origin}: cache.type {','.join(cache.types)} allows no link that works between {cache.folder} and "
             f"{workspace} (what works: {', '.join(working)}), so DVC would fail to commit; "
             "set it with 'dvc config cache.type hardlink,symlink'"
         )
-        raise SpaceError(message)
     return commit
 
 

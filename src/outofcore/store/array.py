@@ -84,16 +84,14 @@ class Array(ABC):
         """First row and end of a range, None for that of the array; raises IndexError out of range."""
         stop = len(self) if stop is None else stop
         if not 0 <= start <= stop <= len(self):
-            message = f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}"
-            raise IndexError(message)
+            raise IndexError(f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}")
         return start, stop
 
     def _room(self, rows: int) -> npt.NDArray[Any]:
         try:
             return np.empty((rows, *self.shape[1:]), self.dtype)
         except MemoryError as error:
-            message = f"{self.root}: {rows} rows of {self.path} do not fit into memory"
-            raise StoreError(message) from error
+            raise StoreError(f"{self.root}: {rows} rows of {self.path} do not fit into memory") from error
 
 
 class SealedArray(Array):
@@ -181,22 +179,20 @@ class SealedArray(Array):
                 self.codec.decode(encoded, out)
         except (DamagedStore, RuntimeError, ValueError, MemoryError) as error:
             shard = self.shard_file(number * self.chunk_rows // self.shard_rows)
-            message = (
+            raise DamagedStore(
                 f"{self.files.root}: field {self.path}, shard {shard}, chunk {number} "
                 f"(rows from {number * self.chunk_rows}) is damaged: {error}; {ADVICE}"
-            )
-            raise DamagedStore(message) from error
+            ) from error
         self.require_sealed(number, encoded)
 
     def require_sealed(self, number: int, encoded: bytes) -> None:
         """Raise DamagedStore unless a chunk is the one that was sealed at this place."""
         if int.from_bytes(encoded[-CRC_BYTES:], "little") != self.checksums[number]:
-            message = (
+            raise DamagedStore(
                 f"{self.files.root}: chunk {number} of field {self.path} (rows from {number * self.chunk_rows}) is of "
                 "another version of the store, or of another place in it: files were swapped, or a copy over this "
                 f"store was not finished; {ADVICE}"
             )
-            raise DamagedStore(message)
 
     def damage(self, number: int, encoded: memoryview) -> str:
         """Result of a chunk's checksum: a description of damage, or ""."""
@@ -226,8 +222,7 @@ class Table:
     def __getitem__(self, name: str) -> Array:
         """A field by name; the error for an unknown one lists the fields."""
         if name not in self.fields:
-            message = f"{self.path}: no field {name!r}; there are {', '.join(sorted(self.fields))}"
-            raise StoreError(message)
+            raise StoreError(f"{self.path}: no field {name!r}; there are {', '.join(sorted(self.fields))}")
         return self.fields[name]
 
     def read(self, start: int = 0, stop: int | None = None) -> dict[str, npt.NDArray[Any]]:

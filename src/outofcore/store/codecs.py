@@ -64,8 +64,7 @@ class ChunkCodec:
     def check(encoded: bytes) -> None:
         """Verify the checksum at the end of a chunk's bytes; raises DamagedStore."""
         if len(encoded) < CRC_BYTES or google_crc32c.value(encoded) != CRC_RESIDUE:
-            message = f"checksum of a chunk of {len(encoded)} bytes does not match"
-            raise DamagedStore(message)
+            raise DamagedStore(f"checksum of a chunk of {len(encoded)} bytes does not match")
 
     def decode(self, encoded: bytes, out: npt.NDArray[Any]) -> None:
         """Check and decode a chunk into ``out``; raises DamagedStore."""
@@ -92,8 +91,7 @@ def _texts(plain: Any, count: int) -> Any:
     """The texts of a chunk, one per row."""
     found = int.from_bytes(bytes(plain[:BLOSC_WORD]), "little")
     if found != count:
-        message = f"expected {count} texts, got {found}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"expected {count} texts, got {found}")
     return _TEXT.decode(plain)
 
 
@@ -101,8 +99,7 @@ def _check_blosc(body: memoryview, size: int | None = None) -> None:
     """Check the lengths in Blosc's header, which its decompressor trusts."""
     decoded, encoded = (int.from_bytes(body[at : at + BLOSC_WORD], "little") for at in (BLOSC_DECODED, BLOSC_ENCODED))
     if len(body) < BLOSC_HEADER or encoded != len(body) or (size is not None and decoded != size):
-        message = f"Blosc's header states {decoded} bytes in {encoded}, expected {size} in {len(body)}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"Blosc's header states {decoded} bytes in {encoded}, expected {size} in {len(body)}")
 
 
 def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
@@ -118,17 +115,14 @@ def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
             count = reader.readinto(out.data)
             rest = reader.read(1)
     except zstandard.ZstdError as error:
-        message = f"zstd: {error}"
-        raise DamagedStore(message) from error
+        raise DamagedStore(f"zstd: {error}") from error
     if count != len(out) or rest:
-        message = f"expected a chunk of {len(out)} bytes, got {'more' if rest else count}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"expected a chunk of {len(out)} bytes, got {'more' if rest else count}")
 
 
 def _copy(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
     if len(body) != len(out):
-        message = f"expected a chunk of {len(out)} bytes, got {len(body)}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"expected a chunk of {len(out)} bytes, got {len(body)}")
     out[:] = np.frombuffer(body, np.uint8)
 
 

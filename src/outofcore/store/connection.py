@@ -69,8 +69,7 @@ def address_of(path: str | Path) -> str | None:
     if query or not folder.strip("/") or not _HOST.fullmatch(bucket) or ":" in bucket:
         keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         keys = keys if scheme == "s3" else "; keys do not belong in an address: set them in the environment"
-        message = f"{shown(path)}: expected {scheme}://bucket/folder{keys if '://***' in shown(path) else ''}"
-        raise StoreError(message)
+        raise StoreError(f"{shown(path)}: expected {scheme}://bucket/folder{keys if '://***' in shown(path) else ''}")
     return f"{scheme}://{bucket}/{folder.strip('/')}"
 
 
@@ -102,8 +101,7 @@ def without_secrets(text: str) -> str:
 def connect(address: str) -> Any:
     """A connection to a folder; raises StoreError if the environment has no credentials, or the client is missing."""
     if address.startswith("s3:") and not any(os.environ.get(name) for name in IDENTITIES):
-        message = f"{shown(address)}: nothing in the environment says who you are: {_WHO}"
-        raise StoreError(message)
+        raise StoreError(f"{shown(address)}: nothing in the environment says who you are: {_WHO}")
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     client = imported(address)
     try:
@@ -125,8 +123,9 @@ def connect(address: str) -> Any:
             },
         )
     except Exception as error:  # noqa: BLE001 - obstore has no specific error for invalid settings
-        message = f"{shown(address)}: {one_line(error)}"
-        raise StoreError(message) from None  # the client's own text may hold the whole address
+        raise StoreError(
+            f"{shown(address)}: {one_line(error)}"
+        ) from None  # the client's own text may hold the whole address
 
 
 def imported(address: str) -> Any:

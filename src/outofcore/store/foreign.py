@@ -107,8 +107,9 @@ class ForeignArray(Array):
             else:
                 out[...] = np.moveaxis(np.asarray(self._array[place]), self._axis, 0)
         except Exception as error:  # noqa: BLE001 - of any codec or storage
-            message = f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {one_line(error)}"
-            raise StoreError(message) from None  # whose text may hold the whole address
+            raise StoreError(
+                f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {one_line(error)}"
+            ) from None  # whose text may hold the whole address
         return out
 
 
@@ -207,24 +208,24 @@ def open_zarr(
     """
     root, group, place = _opened(source)
     if {"domain", "parts", "splits"} <= set(group.attrs):
-        message = f"{root}: is a store of outofcore: open it by its path or address; without its seal, convert again"
-        raise StoreError(message)
+        raise StoreError(
+            f"{root}: is a store of outofcore: open it by its path or address; without its seal, convert again"
+        )
     known = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
     axes = {name: number for name, array in known.items() if (number := _axis(array, axis)) is not None}
     if missing := [name for name in fields or () if name not in axes]:
-        message = f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(known[missing[0]])}"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(known[missing[0]])}"
+        )
     if not axes:
-        message = f"{root}: no array of numbers with an axis {axis!r}; name the fields to read"
-        raise StoreError(message)
+        raise StoreError(f"{root}: no array of numbers with an axis {axis!r}; name the fields to read")
     widest = max(axes, key=lambda name: known[name].nbytes)
     count = known[widest].shape[axes[widest]]
     if fields is None:
         axes = {name: number for name, number in axes.items() if known[name].shape[number] == count}
     lengths = {name: known[name].shape[number] for name, number in axes.items()}
     if len(set(lengths.values())) > 1:
-        message = f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}"
-        raise ParamsError(message)
+        raise ParamsError(f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}")
     arrays = {name: known[name] for name in axes}
     chunk = _chunk_rows(arrays, axes)
     store = ForeignStore(
@@ -247,13 +248,13 @@ def open_zarr(
     )
     for name in arrays if strict else ():
         if absent := store.missing(name):
-            message = (
+            raise StoreError(
                 f"{root}: {absent} of {arrays[name].nchunks} chunks of {name} are missing, and strict=True refuses them"
             )
-            raise StoreError(message)
         if absent is None:
-            message = f"{root}: its storage lists no files, so missing chunks are not known; strict=True needs that"
-            raise StoreError(message)
+            raise StoreError(
+                f"{root}: its storage lists no files, so missing chunks are not known; strict=True needs that"
+            )
     return store
 
 
@@ -267,8 +268,9 @@ def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any],
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - of any storage
-        message = f"{root}: no Zarr can be opened there: {one_line(error)}"
-        raise StoreError(message) from None  # whose text may hold the whole address
+        raise StoreError(
+            f"{root}: no Zarr can be opened there: {one_line(error)}"
+        ) from None  # whose text may hold the whole address
     if address:
         return root, group, shown(address)
     store, path = group.store_path.store, group.store_path.path
@@ -288,21 +290,18 @@ def _named(source: ZarrLike) -> Path | str:
 
 def _array(root: Path | str, group: zarr.Group | zarr.Array[Any], name: str) -> zarr.Array[Any]:
     if isinstance(group, zarr.Array):
-        message = f"{root}: it is an array, not a group; do not name fields"
-        raise StoreError(message)
+        raise StoreError(f"{root}: it is an array, not a group; do not name fields")
     try:
         member = group[name]
     except KeyError:
         known = ", ".join(sorted(name for name, _ in group.members()))
-        message = f"{root}: no array {name!r}; there are {known[:300]}"
-        raise StoreError(message) from None
+        raise StoreError(f"{root}: no array {name!r}; there are {known[:300]}") from None
     if isinstance(member, zarr.Group):
         kind = str(member.attrs.get("encoding-type", "a group"))
         advice = "write it dense, or read it with annbatch" if kind.endswith("_matrix") else "name an array in it"
         if kind == "categorical":
             advice = f"its codes are {name}/codes"
-        message = f"{root}: {name} is {kind}, expected an array; {advice}"
-        raise StoreError(message)
+        raise StoreError(f"{root}: {name} is {kind}, expected an array; {advice}")
     return _checked(root, name, member)
 
 
@@ -310,8 +309,7 @@ def _checked(root: Path | str, name: str, array: zarr.Array[Any]) -> zarr.Array[
     """An array whose rows are tensors of at least one number; raises StoreError for any other."""
     if not _is_tensor(array):
         what = f"shape {array.shape}, whose rows hold nothing" if array.dtype.name in DTYPES else str(array.dtype)
-        message = f"{root}: {name} has {what}, which no tensor can hold; name other fields"
-        raise StoreError(message)
+        raise StoreError(f"{root}: {name} has {what}, which no tensor can hold; name other fields")
     return array
 
 
@@ -327,8 +325,9 @@ def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str,
     try:
         members = dict(group.members(max_depth=None))
     except Exception as error:  # noqa: BLE001 - of any storage
-        message = f"{root}: its arrays cannot be listed, so name those to read with fields=: {one_line(error)}"
-        raise StoreError(message) from None
+        raise StoreError(
+            f"{root}: its arrays cannot be listed, so name those to read with fields=: {one_line(error)}"
+        ) from None
     sparse = [name for name, each in members.items() if str(each.attrs.get("encoding-type", "")).endswith("_matrix")]
     if "X" in sparse:
         _array(root, group, "X")

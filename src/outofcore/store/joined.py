@@ -124,8 +124,7 @@ def check_stores(stores: Sequence[Store]) -> None:
     seen: dict[str, Store] = {}
     for store in stores:
         if store.identity in seen:
-            message = f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once"
-            raise StoreError(message)
+            raise StoreError(f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once")
         seen[store.identity] = store
     first = stores[0]
     for store in stores[1:]:
@@ -170,8 +169,7 @@ def _same(first: Store, other: Store, what: str, own: object, its: object) -> No
     if own == its:
         return
     shown = " ".join(f"{own!s} and {its!s}".split())
-    message = (
+    raise StoreError(
         f"stores that are read as one need the same fields: {first.root} and {other.root} differ in {what}"
         f"{f' ({shown})' if len(shown) <= _MOST_SHOWN else ''}"
     )
-    raise StoreError(message)

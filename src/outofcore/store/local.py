@@ -46,11 +46,11 @@ class LocalFiles:
         try:
             self._open_folder: Folder | None = with_room(lambda: Folder(self._place))
         except FileNotFoundError as error:
-            message = f"{root}: does not exist; {_way(self._place)}"
-            raise StoreError(message) from error
+            raise StoreError(f"{root}: does not exist; {_way(self._place)}") from error
         except NotADirectoryError as error:
-            message = f"{root}: expected the folder of a store, got a file; convert it first, with outofcore.convert"
-            raise StoreError(message) from error
+            raise StoreError(
+                f"{root}: expected the folder of a store, got a file; convert it first, with outofcore.convert"
+            ) from error
         except OSError as error:
             raise self._unreadable(error, "the folder") from error
         self._identity = self._folder.identity
@@ -63,8 +63,7 @@ class LocalFiles:
         if folder is None:
             folder = with_room(lambda: Folder(self._place))
             if folder.identity != self._identity:
-                message = f"{self.root}: {REPLACED}"
-                raise StoreError(message)
+                raise StoreError(f"{self.root}: {REPLACED}")
             self._open_folder = folder
         return folder
 
@@ -77,8 +76,7 @@ class LocalFiles:
         self.root = root
         seal = read_seal(self.seal().decode("utf-8", "replace"), str(root))
         if seal.digest != digest:
-            message = f"{root}: {REPLACED}"
-            raise StoreError(message)
+            raise StoreError(f"{root}: {REPLACED}")
         self.compare(seal.files)
 
     def seal(self) -> bytes:
@@ -92,15 +90,13 @@ class LocalFiles:
                 if zarr
                 else _way(self._place)
             )
-            message = f"{self.root}: is not a sealed store; {way}"
-            raise StoreError(message) from error
+            raise StoreError(f"{self.root}: is not a sealed store; {way}") from error
         except OSError as error:
             raise self._unreadable(error, SEAL) from error
         try:
             status = os.fstat(file.number)
             if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_SEAL_BYTES:
-                message = f"{self.root}: {SEAL} is no seal of a store (no file, or too large); convert again"
-                raise StoreError(message)
+                raise StoreError(f"{self.root}: {SEAL} is no seal of a store (no file, or too large); convert again")
             return _read(file, 0, status.st_size)
         except OSError as error:
             raise self._unreadable(error, SEAL) from error
@@ -111,8 +107,7 @@ class LocalFiles:
             try:
                 found = self._folder.facts(name)
             except (FileNotFoundError, NotADirectoryError) as error:
-                message = f"{self.root}: {name} is missing; {ADVICE}"
-                raise DamagedStore(message) from error
+                raise DamagedStore(f"{self.root}: {name} is missing; {ADVICE}") from error
             except OSError as error:
                 raise self._unreadable(error, name) from error
             self._check_size(name, found, size)
@@ -140,8 +135,7 @@ class LocalFiles:
         """Bytes of a file from an offset; raises DamagedStore, StoreError if the filesystem cannot read it."""
         size = self.size(name)
         if not 0 <= offset <= size or not 0 <= length <= size - offset:
-            message = f"{self.root}: {name} has {size} bytes, expected {offset + length} or more; {ADVICE}"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self.root}: {name} has {size} bytes, expected {offset + length} or more; {ADVICE}")
         # The reference is kept: a closed file's number may be reused. What is read whole is not read again.
         file = self._opened(name) if length == size else self.open(name)
         try:
@@ -149,8 +143,7 @@ class LocalFiles:
         except OSError as error:
             raise self._unreadable(error, name) from error
         if len(content) != length:
-            message = f"{self.root}: {name} ends at {offset + len(content)}, expected {size} bytes; {ADVICE}"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self.root}: {name} ends at {offset + len(content)}, expected {size} bytes; {ADVICE}")
         return content
 
     def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
@@ -210,8 +203,7 @@ class LocalFiles:
             file = self._file(name)
             self._check_identity(name, file)
         except FileNotFoundError as error:
-            message = f"{self.root}: {name} has vanished since the store was opened; {ADVICE}"
-            raise DamagedStore(message) from error
+            raise DamagedStore(f"{self.root}: {name} has vanished since the store was opened; {ADVICE}") from error
         except OSError as error:
             raise self._unreadable(error, name) from error
         return file
@@ -225,15 +217,15 @@ class LocalFiles:
         # DVC may recreate its cache links while a store is read: the same bytes in another file.
         with os.fdopen(file.number, "rb", closefd=False) as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
-                message = f"{self.root}: {name} was replaced or changed since the store was opened; open it again"
-                raise DamagedStore(message)
+                raise DamagedStore(
+                    f"{self.root}: {name} was replaced or changed since the store was opened; open it again"
+                )
         self._identities[name] = _identity(status)
 
     def _check_size(self, name: str, found: os.stat_result, size: int) -> None:
         if not stat.S_ISREG(found.st_mode) or found.st_size != size:
             what = f"has {found.st_size} bytes, expected {size}" if stat.S_ISREG(found.st_mode) else "is no file"
-            message = f"{self.root}: {name} {what}; {ADVICE}"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self.root}: {name} {what}; {ADVICE}")
 
     def _unreadable(self, error: OSError, name: str) -> StoreError:
         if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -53,15 +53,13 @@ class Attributes(dict[str, Any]):
         self.where = where
 
     def __missing__(self, name: str) -> Any:
-        message = f"{self.where} has no attribute {name!r}; convert again with this version"
-        raise StoreError(message)
+        raise StoreError(f"{self.where} has no attribute {name!r}; convert again with this version")
 
 
 def parse_document(root: Path | str, name: str, content: bytes, digest: str) -> dict[str, Any]:
     """The JSON of a group or array; raises DamagedStore if its bytes changed, StoreError if invalid."""
     if hashlib.sha256(content).hexdigest() != digest:
-        message = f"{root}: {name} was changed after sealing; {ADVICE}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"{root}: {name} was changed after sealing; {ADVICE}")
     try:
         document = json.loads(content)
         _require(isinstance(document, dict), "no mapping")

@@ -49,8 +49,7 @@ class Store:
         self.seal = seal
         for name in ("zarr.json", CHECKSUMS):
             if name not in seal.files:
-                message = f"{self.root}: {SEAL} lists no {name}; convert again"
-                raise StoreError(message)
+                raise StoreError(f"{self.root}: {SEAL} lists no {name}; convert again")
         self.attributes: dict[str, Any] = parse_root(self.root, metadata["zarr.json"])
         self.domain: str = self.attributes["domain"]
         self.parts: tuple[str, ...] = tuple(self.attributes["parts"])
@@ -99,8 +98,7 @@ class Store:
         """
         content = self.attributes.get("tokenizer")
         if not isinstance(content, str):
-            message = f"{self.root}: a store of {self.domain} has no tokenizer; one of text has"
-            raise StoreError(message)
+            raise StoreError(f"{self.root}: a store of {self.domain} has no tokenizer; one of text has")
         return load("tokenizers", "text", "the tokenizer of a store").Tokenizer.from_str(content)
 
     @property
@@ -162,8 +160,7 @@ class Store:
         start = self._fields(path)["start"]
         for number in range(1, -(-len(start) // start.shard_rows)):
             if not self._files.exists(start.shard_file(number)):
-                message = f"{self.root}: {start.shard_file(number)} is missing; {ADVICE}"
-                raise DamagedStore(message)
+                raise DamagedStore(f"{self.root}: {start.shard_file(number)} is missing; {ADVICE}")
         return self._table(path)
 
     def extents(
@@ -196,8 +193,7 @@ class Store:
             length.read(out=lengths)
             if _follow(starts, lengths, len(rows)):
                 return starts, lengths
-        message = f"{self.root}: the sequences of {rows.path} do not cover its {len(rows)} rows; {ADVICE}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"{self.root}: the sequences of {rows.path} do not cover its {len(rows)} rows; {ADVICE}")
 
     def checksums(self, path: str) -> npt.NDArray[np.uint32]:
         """The sealed checksum of each chunk of an array, 0 for one without a file; raises DamagedStore."""
@@ -234,8 +230,7 @@ class Store:
         arrays = self.arrays()
         chunks = [arrays[path].chunks for path in sorted(arrays)]
         if hashlib.sha256(content).hexdigest() != digest or size != 4 * sum(chunks):
-            message = f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}")
         stops = np.cumsum(chunks)[:-1]
         return dict(zip(sorted(arrays), np.split(np.frombuffer(content, "<u4"), stops), strict=True))
 
@@ -266,8 +261,7 @@ class Store:
         lengths = {len(array) for array in fields.values()}
         if len(lengths) != 1:
             what = f"fields of {sorted(lengths)} rows" if lengths else "no field"
-            message = f"{self.root}: {path} has {what}; convert again"
-            raise StoreError(message)
+            raise StoreError(f"{self.root}: {path} has {what}; convert again")
         return fields
 
 

@@ -84,29 +84,27 @@ class RemoteFiles:
                 self._seal_tag = answer.meta["e_tag"]
                 self._sealed = bytes(answer.bytes())
             except FileNotFoundError as error:
-                message = f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
-                raise StoreError(message) from error
+                raise StoreError(
+                    f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
+                ) from error
         return self._sealed
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:
         """Compare existing objects with those in the seal; raises DamagedStore if one is missing or differs."""
         if self._listed and self._listed != files:
-            message = f"{self.root}: {REPLACED}"
-            raise StoreError(message)
+            raise StoreError(f"{self.root}: {REPLACED}")
         self._listed = dict(files)
         objects = self._listing.result() if self._listing else self._objects()
         self._listing = None
         tag = objects.get(SEAL, {}).get("e_tag")  # some storages list none
         if self._seal_tag and tag and tag.strip('"') != self._seal_tag.strip('"'):
-            message = f"{self.root}: {REPLACED}"
-            raise StoreError(message)
+            raise StoreError(f"{self.root}: {REPLACED}")
         found = {name: each["size"] for name, each in objects.items()}
         self._tags = {name: each["e_tag"] for name, each in objects.items() if each.get("e_tag")}
         for name, (size, _) in files.items():
             if found.get(name) != size:
                 what = f"has {found[name]} bytes, expected {size}" if name in found else "is missing"
-                message = f"{self.root}: {name} {what}; {ADVICE}"
-                raise DamagedStore(message)
+                raise DamagedStore(f"{self.root}: {name} {what}; {ADVICE}")
 
     def found(self) -> dict[str, int]:
         return {name: each["size"] for name, each in self._objects().items()}
@@ -136,8 +134,9 @@ class RemoteFiles:
 
     def open(self, name: str) -> Descriptor:
         """Raise StoreError: only local files can be mapped."""
-        message = f"{self.root}: {name} cannot be mapped into memory from there; use residency 'streamed' or 'hybrid'"
-        raise StoreError(message)
+        raise StoreError(
+            f"{self.root}: {name} cannot be mapped into memory from there; use residency 'streamed' or 'hybrid'"
+        )
 
     def check_size(self, name: str) -> None:
         """Do nothing: only the object that was listed is ever read."""
@@ -180,8 +179,9 @@ class RemoteFiles:
             if len(content) == stop - start:
                 return content
             time.sleep(FIRST_PAUSE * 2**retry)
-        message = f"{self.root}: {name} ends at {start + len(content)}, expected {stop} bytes or more; {ADVICE}"
-        raise DamagedStore(message)
+        raise DamagedStore(
+            f"{self.root}: {name} ends at {start + len(content)}, expected {stop} bytes or more; {ADVICE}"
+        )
 
     def _get(self, name: str, start: int, stop: int) -> Any:
         with self._one_line(name):
@@ -190,11 +190,9 @@ class RemoteFiles:
                 options = {"range": (start, stop), **tag}
                 content = self._obstore.get(self._store, name, options=options).bytes()
             except FileNotFoundError as error:
-                message = f"{self.root}: {name} has vanished; {ADVICE}"
-                raise DamagedStore(message) from error
+                raise DamagedStore(f"{self.root}: {name} has vanished; {ADVICE}") from error
             except self._obstore.exceptions.PreconditionError as error:
-                message = f"{self.root}: {REPLACED}"
-                raise StoreError(message) from error
+                raise StoreError(f"{self.root}: {REPLACED}") from error
         self._count(1, len(content))
         return content
 
@@ -205,8 +203,9 @@ class RemoteFiles:
 
     def _require_same_process(self) -> None:
         if self._process != os.getpid():
-            message = f"{self.root}: connections do not survive a fork; start workers with 'spawn' or 'forkserver'"
-            raise StoreError(message)
+            raise StoreError(
+                f"{self.root}: connections do not survive a fork; start workers with 'spawn' or 'forkserver'"
+            )
 
     @contextmanager
     def _one_line(self, name: str) -> Iterator[None]:

@@ -222,8 +222,9 @@ def _names(folder: Path) -> set[str]:
     """What is in a folder; raises ParamsError if there are files but no marker of ours."""
     names = {path.name for path in folder.iterdir()}
     if names and MARKER not in names:
-        message = f"s3_cache: {folder} holds other files, such as {min(names)!r}; name an empty or a new folder"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"s3_cache: {folder} holds other files, such as {min(names)!r}; name an empty or a new folder"
+        )
     return names
 
 

@@ -94,8 +94,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1 or self.shard_rows % self.chunk_rows:
-            message = f"shard_rows must be a multiple of chunk_rows, got {self.shard_rows} and {self.chunk_rows}"
-            raise ValueError(message)
+            raise ValueError(
+                f"shard_rows must be a multiple of chunk_rows, got {self.shard_rows} and {self.chunk_rows}"
+            )
 
 
 START = Field(name="start", dtype="int64", doc="first row of the sequence in this split")

@@ -48,20 +48,16 @@ def read_seal(text: str, store: str) -> Seal:
         found = parsed["format"]
         seal = Seal({name: (int(size), str(digest)) for name, (size, digest) in parsed["files"].items()})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        message = f"{store}: {SEAL} is damaged ({str(error)[:200]}); {ADVICE}"
-        raise DamagedStore(message) from error
+        raise DamagedStore(f"{store}: {SEAL} is damaged ({str(error)[:200]}); {ADVICE}") from error
     if found != FORMAT:
-        message = f"{store}: expected store format {FORMAT}, got {found!r:.80}; convert again with this version"
-        raise StoreError(message)
+        raise StoreError(f"{store}: expected store format {FORMAT}, got {found!r:.80}; convert again with this version")
     if text != seal.text():
-        message = f"{store}: {SEAL} was changed after sealing; {ADVICE}"
-        raise DamagedStore(message)
+        raise DamagedStore(f"{store}: {SEAL} was changed after sealing; {ADVICE}")
     for name, (size, _) in seal.files.items():
         if not _lies_inside(name) or size < 0:
-            message = (
+            raise StoreError(
                 f"{store}: {SEAL} lists {name!r:.200} with {size} bytes, which is no file of a store; do not use it"
             )
-            raise StoreError(message)
     return seal
 
 

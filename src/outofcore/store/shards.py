@@ -44,12 +44,10 @@ def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.N
         try:
             ChunkCodec("none", 0, "uint64").decode(raw, index)
         except DamagedStore as error:
-            message = f"{files.root}: index of shard {name} is damaged; {ADVICE}"
-            raise DamagedStore(message) from error
+            raise DamagedStore(f"{files.root}: index of shard {name} is damaged; {ADVICE}") from error
         wrong = _misplaced(index, files.size(name), whole)
         if wrong:
-            message = f"{files.root}: index of shard {name} {wrong}; {ADVICE}"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{files.root}: index of shard {name} {wrong}; {ADVICE}")
         return index
 
     return read_checked(files, name, 0, index_bytes(chunks), checked)
@@ -91,8 +89,7 @@ def check_unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> None:
                 if length:
                     _check(found, number, stream.read(length), length)
     except (FileNotFoundError, IsADirectoryError) as error:
-        message = f"{path}: the shard that a stopped run has begun is gone"
-        raise DamagedStore(message) from error
+        raise DamagedStore(f"{path}: the shard that a stopped run has begun is gone") from error
 
 
 def _check(path: Path, number: int, encoded: bytes, length: int) -> None:
@@ -100,8 +97,7 @@ def _check(path: Path, number: int, encoded: bytes, length: int) -> None:
         ChunkCodec.check(encoded)
     except DamagedStore as error:
         missing = f"{length - len(encoded)} bytes are missing" if len(encoded) < length else str(error)
-        message = f"{path}: chunk {number} that a stopped run has left is damaged: {missing}"
-        raise DamagedStore(message) from error
+        raise DamagedStore(f"{path}: chunk {number} that a stopped run has left is damaged: {missing}") from error
 
 
 def _partial(path: Path) -> Path:

@@ -60,11 +60,9 @@ class TableWriter:
         for field in self.fields:
             array = columns[field.name]
             if array.shape != (count, *field.shape):
-                message = f"{self.path}/{field.name}: expected shape {(count, *field.shape)}, got {array.shape}"
-                raise ValueError(message)
+                raise ValueError(f"{self.path}/{field.name}: expected shape {(count, *field.shape)}, got {array.shape}")
             if field.dtype != "string" and array.dtype != np.dtype(field.dtype):
-                message = f"{self.path}/{field.name}: expected dtype {field.dtype}, got {array.dtype}"
-                raise ValueError(message)
+                raise ValueError(f"{self.path}/{field.name}: expected dtype {field.dtype}, got {array.dtype}")
             self._waiting[field.name].append(array)
         self.rows += count
         self._waiting_rows += count

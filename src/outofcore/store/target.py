@@ -92,8 +92,7 @@ class Target(WorkFolder):
 
     def _refuse_foreign(self) -> None:
         if why := foreign(self.final):
-            message = f"{self.final}: {why}"
-            raise StoreError(message)
+            raise StoreError(f"{self.final}: {why}")
 
 
 def foreign(final: Path) -> str:
@@ -138,8 +137,9 @@ def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], f
         what = f"was made with other settings: {', '.join(changed)}"
     else:
         return
-    message = f"{path}: the store that is there {what}; name another path, or replace it: replace=True (--replace)"
-    raise ParamsError(message)
+    raise ParamsError(
+        f"{path}: the store that is there {what}; name another path, or replace it: replace=True (--replace)"
+    )
 
 
 def _is_whole(folder: Path) -> bool:

@@ -87,8 +87,7 @@ class TokenArray(Array):
         length = min(self.chunk_rows * self.row_bytes, len(self) * self.row_bytes - first)
         content = self._file.read(self._begin + first, length)
         if len(content) < length:
-            message = f"{self.root}: is shorter than when it was opened; open it again"
-            raise DamagedStore(message)
+            raise DamagedStore(f"{self.root}: is shorter than when it was opened; open it again")
         count = length // self.row_bytes
         out[:count], out[count:] = np.frombuffer(content, self.dtype), 0
         if self._vocabulary is not None:
@@ -99,11 +98,10 @@ class TokenArray(Array):
         """Raise DamagedStore at an id that is not in the vocabulary."""
         if len(ids) and (ids.max() >= self._vocabulary or ids.min() < 0):
             place = int(np.argmax((ids >= self._vocabulary) | (ids < 0)))
-            message = (
+            raise DamagedStore(
                 f"{self.root}: token {self._first + first + place:,} has the id {int(ids[place])}, expected one below "
                 f"vocab_size={self._vocabulary}: is the dtype {self.dtype.name}, and is it this tokenizer's?"
             )
-            raise DamagedStore(message)
 
 
 class TokenFile(Unsealed):
@@ -192,31 +190,24 @@ def open_tokens(
     except TypeError:
         given = np.dtype(object)
     if given is not None and (given.kind not in "iu" or not given.isnative):
-        message = f"dtype: expected one of integers, such as uint16, got {dtype!r}"
-        raise ParamsError(message)
+        raise ParamsError(f"dtype: expected one of integers, such as uint16, got {dtype!r}")
     if is_address(path):
-        message = f"{shown(path)}: files of token ids are read from folders of this machine; copy it here"
-        raise StoreError(message)
+        raise StoreError(f"{shown(path)}: files of token ids are read from folders of this machine; copy it here")
     place = Path(path)
     if place.suffix == ".idx":
         place = place.with_suffix(".bin")
     try:
         ids = _ids_of(place, given)
     except FileNotFoundError as error:
-        message = f"{error.filename}: does not exist"
-        raise StoreError(message) from error
+        raise StoreError(f"{error.filename}: does not exist") from error
     except (OSError, ValueError, EOFError) as error:
-        message = f"{place}: no file of token ids can be read there: {error}"
-        raise StoreError(message) from error
+        raise StoreError(f"{place}: no file of token ids can be read there: {error}") from error
     if given not in (None, ids.dtype):
-        message = f"dtype: {place} holds {ids.dtype.name} by its header or index, got {dtype!r}"
-        raise ParamsError(message)
+        raise ParamsError(f"dtype: {place} holds {ids.dtype.name} by its header or index, got {dtype!r}")
     if end_of_document is not None and not 0 <= end_of_document <= np.iinfo(ids.dtype).max:
-        message = f"end_of_document: expected an id of {ids.dtype.name} as in {place}, got {end_of_document}"
-        raise ParamsError(message)
+        raise ParamsError(f"end_of_document: expected an id of {ids.dtype.name} as in {place}, got {end_of_document}")
     if not ids.count:
-        message = f"{place}: has no tokens"
-        raise StoreError(message)
+        raise StoreError(f"{place}: has no tokens")
     parts = split_rows(place, ids.count, CHUNK_ROWS, rows, splits)
     arguments = {"path": path, "dtype": dtype, "end_of_document": end_of_document, "rows": rows, "splits": splits}
     tokens = TokenFile(place, ids, parts, arguments | {"vocab_size": vocab_size})
@@ -230,8 +221,7 @@ def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
     if path.suffix == ".npy":
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if array.ndim != 1 or array.dtype.kind not in "iu" or not array.dtype.isnative:
-            message = f"expected little-endian integers of one axis, got {array.dtype.str} {array.shape}"
-            raise ValueError(message)
+            raise ValueError(f"expected little-endian integers of one axis, got {array.dtype.str} {array.shape}")
         return Ids(array.dtype, array.offset, len(array))
     if path.suffix == ".ds":
         ends = np.fromfile(f"{path}.index", "<u8").astype(np.int64)
@@ -246,8 +236,7 @@ def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
             return _after(header, head, path, size)
     _refuse_headers(head, size)
     if given is None:
-        message = f"dtype: {path} does not tell that of its ids: give it, such as dtype='uint16'"
-        raise ParamsError(message)
+        raise ParamsError(f"dtype: {path} does not tell that of its ids: give it, such as dtype='uint16'")
     return _whole(path, size, 0, given)
 
 
@@ -260,12 +249,10 @@ def _after(header: Header, head: bytes, path: Path, size: int) -> Ids:
     version, count = _number(head, *header.version), _number(head, *header.tokens)
     code = version if header.code is None else _number(head, header.code, 1)
     if code not in header.dtypes or (header.code is not None and version != 1):
-        message = f"it begins with {header.magic!r}, version {version}, dtype {code}, which is not known"
-        raise ValueError(message)
+        raise ValueError(f"it begins with {header.magic!r}, version {version}, dtype {code}, which is not known")
     ids = _whole(path, size, header.bytes, np.dtype(header.dtypes[code]))
     if ids.count != count:
-        message = f"its header says {count:,} tokens, there are {ids.count:,}"
-        raise ValueError(message)
+        raise ValueError(f"its header says {count:,} tokens, there are {ids.count:,}")
     return ids
 
 
@@ -273,16 +260,14 @@ def _refuse_headers(head: bytes, size: int) -> None:
     """Raise ValueError if a file does not begin with ids, as far as that can be seen."""
     for magic, kind in _OTHERS.items():
         if head.startswith(magic):
-            message = f"it begins with {magic!r}: {kind}"
-            raise ValueError(message)
+            raise ValueError(f"it begins with {magic!r}: {kind}")
     words = np.frombuffer(head[: len(head) // 4 * 4], "<i4")
     if len(words) < 256 or words[16:].any() or not words[0]:
         return
     follow = {(size - 1024) // width for width in (2, 4)}
     if 20_200_101 <= words[0] <= 20_991_231 or follow & set(words[1:8].tolist()):
         shown = ", ".join(map(str, words[: int(np.flatnonzero(words)[-1]) + 1].tolist()))
-        message = f"it begins with a header of 256 words that is not known: {shown}, then zeros"
-        raise ValueError(message)
+        raise ValueError(f"it begins with a header of 256 words that is not known: {shown}, then zeros")
 
 
 def _whole(path: Path, size: int, offset: int, dtype: np.dtype[Any], ends: Ints | None = None) -> Ids:
@@ -290,8 +275,9 @@ def _whole(path: Path, size: int, offset: int, dtype: np.dtype[Any], ends: Ints 
     count, rest = divmod(size - offset, dtype.itemsize)
     last = count if ends is None or not len(ends) else int(ends[-1])
     if rest or last != count or (ends is not None and (np.diff(ends, prepend=0) < 0).any()):
-        message = f"{size - offset:,} bytes are not {last:,} ids of {dtype.name}: {path.name} was cut or is of another"
-        raise ValueError(message)
+        raise ValueError(
+            f"{size - offset:,} bytes are not {last:,} ids of {dtype.name}: {path.name} was cut or is of another"
+        )
     return Ids(dtype, offset, count, ends)
 
 
@@ -302,13 +288,11 @@ def _megatron(path: Path, size: int) -> Ids:
         int.from_bytes(index[start:stop], "little") for start, stop in ((9, 17), (17, 18), (18, 26), (26, 34))
     )
     if index[:9] != _MEGATRON or version != 1 or code not in _MEGATRON_DTYPES:
-        message = f"{path.with_suffix('.idx').name} is no index of Megatron-LM, version 1, for integers"
-        raise ValueError(message)
+        raise ValueError(f"{path.with_suffix('.idx').name} is no index of Megatron-LM, version 1, for integers")
     lengths = np.frombuffer(index, "<i4", sequences, _MEGATRON_BYTES).astype(np.int64)
     places = np.frombuffer(index, "<i8", sequences, _MEGATRON_BYTES + 4 * sequences)
     firsts = np.frombuffer(index, "<i8", documents, _MEGATRON_BYTES + 12 * sequences)
     dtype, ends = np.dtype(_MEGATRON_DTYPES[code]), np.concatenate(([0], np.cumsum(lengths)))
     if (places != ends[:-1] * dtype.itemsize).any() or (firsts < 0).any() or (firsts > sequences).any():
-        message = "its index does not name sequences that follow each other"
-        raise ValueError(message)
+        raise ValueError("its index does not name sequences that follow each other")
     return _whole(path, size, 0, dtype, ends[firsts[1:]])

@@ -70,8 +70,7 @@ class Unsealed(Store):
 
     @property
     def sources(self) -> Table:
-        message = f"{self.root}: data that outofcore did not write has no table of raw files"
-        raise StoreError(message)
+        raise StoreError(f"{self.root}: data that outofcore did not write has no table of raw files")
 
     @abstractmethod
     def fields(self, rows: range) -> Mapping[str, Array]:
@@ -114,16 +113,14 @@ def split_rows(
     """The rows of each split, as :func:`outofcore.open_zarr` describes; raises ParamsError."""
     first, stop = rows if rows is not None else (0, count)
     if not 0 <= first < stop <= count:
-        message = f"rows: expected a range inside 0..{count}, got {rows} of {root}"
-        raise ParamsError(message)
+        raise ParamsError(f"rows: expected a range inside 0..{count}, got {rows} of {root}")
     shares = dict(splits or {})
     if (
         "train" in shares
         or not all(isinstance(share, float | int) and 0 < share < 1 for share in shares.values())
         or sum(shares.values()) >= 1
     ):
-        message = f"splits: expected shares of splits other than train that leave some for it, got {splits}"
-        raise ParamsError(message)
+        raise ParamsError(f"splits: expected shares of splits other than train that leave some for it, got {splits}")
     ends, left = [first], 1 - sum(shares.values())
     for share in shares.values():
         ends.append(max(ends[-1], first + round((stop - first) * left) // chunk * chunk))

@@ -91,8 +91,7 @@ class StoreWriter:
     def _begin(self, part: str) -> None:
         """End the part that grows, so that neither its rows nor its open files are kept, and go to another."""
         if part in self._ended:
-            message = f"part {part}: more rows after those of part {self._part}"
-            raise ValueError(message)
+            raise ValueError(f"part {part}: more rows after those of part {self._part}")
         if self._part is not None:
             for split in self._splits:
                 self._rows[self._part, split].end()
@@ -125,8 +124,7 @@ class StoreWriter:
         whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
         for name, found in zip(whole, self._encoders.map(self._found, whole), strict=True):
             if found != whole[name]:
-                message = f"{name}: the shard that a stopped run has finished has changed"
-                raise DamagedStore(message)
+                raise DamagedStore(f"{name}: the shard that a stopped run has finished has changed")
 
     def _found(self, name: str) -> tuple[int, str] | None:
         return describe(self.work, name) if (self.work / name).is_file() else None

@@ -40,8 +40,7 @@ def writing(path: Path) -> Iterator[None]:
             error.filename = error.filename or str(path)
             raise
         cure = _CURES.get(error.errno or 0, "see what disk, permissions and limits allow")
-        message = f"{path} cannot be written: {error.strerror or error}; {cure}, and run again"
-        raise StoreError(message) from error
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}; {cure}, and run again") from error
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -204,11 +203,10 @@ class WorkFolder:
                 mark = re.fullmatch(rb"work folder of outofcore ([0-9a-f]{32})\n", content)
                 if mark:
                     return mark[1].decode()
-        message = (
+        raise StoreError(
             f"{self.path}: expected no such path, or a work folder that outofcore made ({MARK} in it), got somebody "
             "else's; nothing was touched: rename it, or choose another target"
         )
-        raise StoreError(message)
 
 
 def _is_own(path: Path) -> bool:

@@ -19,10 +19,9 @@ def with_arithmetic(machine: Machine, arithmetic: str) -> Machine:
         return machine
     if "torch" in sys.modules and not PORTABLE.items() <= os.environ.items():
         stated = " ".join(f"{name}={value}" for name, value in PORTABLE.items())
-        message = (
+        raise ParamsError(
             "train.arithmetic: portable has to be chosen before torch is imported; set native, train with "
             f"'python stages/train.py', or start Python with {stated}"
         )
-        raise ParamsError(message)
     os.environ.update(PORTABLE)
     return replace(machine, device="cpu", workers=1)

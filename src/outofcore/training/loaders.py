@@ -82,11 +82,10 @@ def open_loaders(
     try:
         return opened("train", shuffle=True), opened("val", shuffle=section.val_examples is not None)
     except BudgetError as error:
-        message = (
+        raise BudgetError(
             f"{error}; this is half of {format_bytes(share)}: training and validation share what 'memory' in "
             "machine.yaml, or OUTOFCORE_MEMORY, allows"
-        )
-        raise BudgetError(message) from error
+        ) from error
 
 
 def open_split(
@@ -129,8 +128,7 @@ def open_split(
 def refuse_ranks(world: int, what: str, cure: str = "run it on one") -> None:
     """Raise ParamsError for several ranks, which ``what`` cannot use."""
     if world > 1:
-        message = f"{what}: expected one rank, got {world}; {cure}"
-        raise ParamsError(message)
+        raise ParamsError(f"{what}: expected one rank, got {world}; {cure}")
 
 
 def open_streams(
@@ -152,8 +150,7 @@ def open_streams(
     listed = catalogue.sources.read()
     known = list(zip(listed["name"].tolist(), listed["bytes"].tolist(), strict=True))
     if [(file.name, file.bytes) for file in files] != known:
-        message = f"{section.raw}: other files than those that {catalogue.root} lists; run 'dvc repro'"
-        raise RawInputError(message)
+        raise RawInputError(f"{section.raw}: other files than those that {catalogue.root} lists; run 'dvc repro'")
 
     def opened(split: str) -> Any:
         return domain.stream(

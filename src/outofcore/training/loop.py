@@ -142,23 +142,21 @@ def _device_memory(where: torch.device, samples: int) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        message = (
+        raise BudgetError(
             f"device {where}: no memory left for passes of {samples:,} samples through the model; set micro_batch in "
             f"machine.yaml, or OUTOFCORE_MICRO_BATCH, to less, such as {max(1, samples // 2)}"
-        )
-        raise BudgetError(message) from error
+        ) from error
 
 
 def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> tuple[int, int]:
     """Steps of the run, and batches of a validation."""
     for split, loader in (("train", train), ("val", val)):
         if len(loader) == 0:
-            message = (
+            raise ParamsError(
                 f"the {split} split gives no batch: it has no sequence, or none as long as a sample; ask for shorter "
                 f"samples (tensors.lags=1, a smaller tensors.seq_len), convert more, or into more sequences, or change "
                 f"{name}.splits"
             )
-            raise ParamsError(message)
     steps, val_batches = section.epochs * len(train), len(val)
     if section.max_steps >= 0:
         steps = min(steps, section.max_steps)
@@ -276,11 +274,10 @@ class _Run:
         self._read_losses()
         mean = self.progress.loss_sum / max(self.progress.loss_count, 1)
         if not math.isfinite(mean):
-            message = (
+            raise ParamsError(
                 f"the loss is {mean} around step {self.progress.step}; lower train.learning_rate "
                 f"(now {self._section.learning_rate:g}), or train with precision 32-true"
             )
-            raise ParamsError(message)
         return mean
 
     def _read_losses(self) -> None:

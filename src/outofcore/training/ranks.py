@@ -47,8 +47,9 @@ def choose_device(name: str) -> torch.device:
     device = torch.device(f"cuda:{ranks.local_rank}" if ranks.world > 1 and name.startswith("cuda") else name)
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if not there_is.get(device.type) or (device.index or 0) >= count:
-        message = f"device is {device}, but torch {torch.__version__} finds no such device here; use cpu or auto"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"device is {device}, but torch {torch.__version__} finds no such device here; use cpu or auto"
+        )
     return named_device(device) or device
 
 
@@ -89,12 +90,11 @@ def refuse_other_steps(step: int, folder: Path) -> None:
     steps = [torch.zeros((), dtype=torch.int64) for _ in range(distributed.get_world_size())]
     distributed.all_gather(steps, torch.tensor(step))
     if other := [(rank, int(each)) for rank, each in enumerate(steps) if int(each) != int(steps[0])]:
-        message = (
+        raise StateError(
             f"{folder}: rank 0 resumes at step {int(steps[0])}, rank {other[0][0]} at step {other[0][1]}; expected a "
             "folder that all ranks share: put the project on a shared filesystem, or remove this folder on every host "
             "to train from the start"
         )
-        raise StateError(message)
 
 
 def wait_for_all() -> None:

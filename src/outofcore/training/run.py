@@ -87,11 +87,10 @@ def train(
     """
     source = opened(store)
     if source.domain not in DOMAINS or not source.seal.files:
-        message = (
+        raise ParamsError(
             f"{source.root}: expected a sealed store of {', '.join(DOMAINS)}, got {source.domain!r}; train a model of "
             "your own on batches of outofcore.loader"
         )
-        raise ParamsError(message)
     domain = get_domain(source.domain)
     refuse_settings("train()", settings, mode="for projects; outofcore.stream reads raw text")
     given = by_section(domain.name, ("train", "tensors"), settings)
@@ -109,11 +108,10 @@ def _mark(out: Path) -> None:
     if mark.is_file():
         return
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        message = (
+        raise ParamsError(
             f"{out}: expected a new or empty folder, or that of an earlier run ({MARK} in it), got something else; "
             "nothing was touched: name another folder"
         )
-        raise ParamsError(message)
     write_file(mark, b"models, metrics and plots of this folder are replaced by outofcore.train\n")
 
 

@@ -25,8 +25,9 @@ class BoardTrainSection(TrainSection):
     @model_validator(mode="after")
     def _both(self) -> BoardTrainSection:
         if (self.channels is None) != (self.blocks is None):
-            message = f"expected channels and blocks together, got channels {self.channels}, blocks {self.blocks}"
-            raise ValueError(message)
+            raise ValueError(
+                f"expected channels and blocks together, got channels {self.channels}, blocks {self.blocks}"
+            )
         return self
 
     @property

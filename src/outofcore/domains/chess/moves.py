@@ -68,8 +68,7 @@ class Vocabulary:
         """The stored move of a class, raises ValueError if it is none; with ``pawn``, a queen's move may promote."""
         code = int(self.codes[index])
         if code < 0:
-            message = f"class {index} of the {self.name} vocabulary leads off the board"
-            raise ValueError(message)
+            raise ValueError(f"class {index} of the {self.name} vocabulary leads off the board")
         reaches_the_end = (code >> 9 & 7) in (0, 7)
         if pawn and code < 1 << 12 and reaches_the_end:
             code |= QUEEN << 12

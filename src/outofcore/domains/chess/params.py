@@ -48,8 +48,7 @@ class SourceSection(Section):
         names = ["start", "length", *(field.name for field in SCHEMA.sequences)]
         for tag in tags:
             if column_of(tag) in names:
-                message = f"{tag}: the games have a column {column_of(tag)!r} without it"
-                raise ValueError(message)
+                raise ValueError(f"{tag}: the games have a column {column_of(tag)!r} without it")
             names.append(column_of(tag))
         return tags
 
@@ -114,8 +113,7 @@ class FilterSection(Filters):
     @model_validator(mode="after")
     def _ordered(self) -> FilterSection:
         if self.min_elo is not None and self.max_elo is not None and self.min_elo > self.max_elo:
-            message = f"min_elo must not exceed max_elo, got {self.min_elo} and {self.max_elo}"
-            raise ValueError(message)
+            raise ValueError(f"min_elo must not exceed max_elo, got {self.min_elo} and {self.max_elo}")
         return self
 
 

@@ -72,8 +72,9 @@ class ChessReading:
         history, samples, rights = rows, rows["state"].shape[:-1], rows["state"][..., 1]
         if self.window:
             if samples[1:] != (HISTORY_BOARDS,):
-                message = f"tensors.planes 119: expected a window of 8 rows (mode reach) per sample, got {samples[1:]}"
-                raise ParamsError(message)
+                raise ParamsError(
+                    f"tensors.planes 119: expected a window of 8 rows (mode reach) per sample, got {samples[1:]}"
+                )
             rows = {name: column[:, -1] for name, column in rows.items()}
             shown = rows["ply"][:, None] - history["ply"].astype(np.int64) == np.arange(HISTORY_BOARDS)[::-1]
             rights = (rights * shown).any(1)  # no board before may castle either: the castling would be mirrored
@@ -162,19 +163,17 @@ def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> 
     """The reading of a store by the ``tensors`` settings; raises ParamsError if a field is missing."""
     stored = store_attributes.get("params", {}).get("source", {})
     if TIME_SPENT.name in section.tensors.fields and not stored.get(TIME_SPENT.name):
-        message = (
+        raise ParamsError(
             "chess.tensors.fields: the store holds no time_spent; set chess.source.time_spent to true and convert "
             "again, or leave it out"
         )
-        raise ParamsError(message)
     filters = store_attributes.get("params", {}).get("filters", {})
     thinned = ("min_clock", "min_elo", "max_elo") if filters.get("elo_of") == "mover" else ("min_clock",)
     if section.tensors.planes == HISTORY_PLANES and any(filters.get(name) is not None for name in thinned):
-        message = (
+        raise ParamsError(
             "chess.tensors.planes: 119 needs all positions of a game, but the store was filtered by min_clock or "
             "elo_of: mover; convert without these, or use 18"
         )
-        raise ParamsError(message)
     return ChessReading(section.tensors)
 
 

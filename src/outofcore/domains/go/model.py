@@ -43,11 +43,10 @@ def make_task(store: Store, section: GoSection, evaluated: Store, split: str) ->
     panel = choose_panel(read_games(evaluated, split, names))
     baseline = identify(opening_maps(evaluated, split, panel, reading.frame), panel)
     if not baseline:
-        message = (
+        raise ParamsError(
             f"go.train: none of {len(names)} players has two games in the {split} split, one to be known by and one "
             f"to ask with; raise go.splits.{split}"
         )
-        raise ParamsError(message)
     return StyleTask(reading, section.train, read_games(store, "train", names), panel, baseline)
 
 

@@ -97,11 +97,10 @@ class GoReading:
         stones, state, move = rows["stones"], rows["state"], rows["move"]
         if stones.ndim == 3:
             if self.reach > 1:
-                message = (
+                raise ParamsError(
                     f"tensors.features {self.section.features} reads {self.reach} rows per sample: give the loader a "
                     f'window of length {self.reach} with mode "reach"'
                 )
-                raise ParamsError(message)
             stones, state, move = stones[:, None], state[:, None], move[:, None]
         count, frame = len(stones), self.frame
         source, target = tables(frame, self.sizes)

@@ -37,8 +37,7 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
         usable = (values > -top) & (values < top)
         return np.where(usable, np.where(usable, values, 0).astype(np.int64) * factor, INVALID)
     if values.dtype.kind == "c":
-        message = f"expected times, got values of {values.dtype}"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError(f"expected times, got values of {values.dtype}", reason="wrong_type")
     wide = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         usable = np.abs(wide) < top

@@ -45,11 +45,10 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     span: UnitBins = unit.detail["bins"]
     aligned = unit.detail.get("slice") or _read(unit, session, survey, span, section)
     if aligned.unfit is not None:
-        message = (
+        raise RawInputError(
             f"{session.file}: source.response_dtype {section.source.response_dtype} cannot hold a response of "
             f"{aligned.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
         )
-        raise RawInputError(message)
     runs = find_runs(span, aligned, bins_before(section.source.transforms))
     rejects = (*surveyed, *_rejects(span, runs))
     rows = _rows(span, aligned, runs)

@@ -44,11 +44,10 @@ def make_task(store: Store, section: NeuralSection, evaluated: Store, split: str
         sessions.append(_shape(part, store.part_attributes(part), section, found))
         repeated.append(repeated_conditions(evaluated, split, part))
     if not counted:
-        message = (
+        raise ParamsError(
             "neural: no response of the train split counts, so there is nothing to learn from; the figures of the "
             "conversion count the bins by reason, as bins_without_response_masked"
         )
-        raise ParamsError(message)
     if sessions[0].pixels:
         _note_small_pixels(store, section)
     return NeuralTask(tuple(sessions), section, tuple(repeated))
@@ -84,8 +83,7 @@ def _shape(
     try:
         frame = transformed_shape(tuple(attributes["frame_shape"]), section.tensors.transforms)
     except ValueError as error:
-        message = f"neural.tensors.transforms: session {part}: {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"neural.tensors.transforms: session {part}: {error}") from error
     apart = held_out(section.train.held_out, part, attributes)
     units = attributes.get("unit_columns", {})
     neurons, behaviors = attributes["neurons"], attributes["behaviors"]
@@ -112,18 +110,19 @@ class NeuralTask(Task):
         self.sessions, self.section = sessions, section
         train, tensors = section.train, section.tensors
         if len({session.planes for session in sessions}) > 1 and train.preset != "test":
-            message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
-            raise ParamsError(message)
+            raise ParamsError(
+                "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
+            )
         bins = tensors.history + (train.held_out is not None)
         if not sessions[0].pixels and train.preset != "test":
-            message = f"neural.train.preset: {train.preset} is of frames, and there is no stimulus: set it to test"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"neural.train.preset: {train.preset} is of frames, and there is no stimulus: set it to test"
+            )
         if not (sessions[0].pixels or bins or sessions[0].behaviors):
-            message = (
+            raise ParamsError(
                 "neural.train: no stimulus, so nothing to predict from: set tensors.history or train.held_out, or "
                 "convert again with source.names.behavior"
             )
-            raise ParamsError(message)
         self.poisson = train.loss == "poisson"
         self.partly_used = len(sessions) > 1
         self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=bins)
@@ -336,11 +335,10 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, 
             number = np.broadcast_to(counts, values.shape).sum(0)
             sums[name] += np.stack([number, values.sum(0), (values**2).sum(0)])
     if lowest < 0 and section.train.loss == "poisson":
-        message = (
+        raise ParamsError(
             f"neural.train.loss: poisson needs counts or rates, and session {part} has a response of {lowest:g}; "
             "set it to squared"
         )
-        raise ParamsError(message)
     found: dict[str, tuple[float, ...]] = {}
     for name, (number, total, squares) in sums.items():
         prefix, count = "behavior_" if name == "behavior" else "", np.maximum(number, 1)

@@ -50,11 +50,9 @@ class NameSection(Section):
     @model_validator(mode="after")
     def _one_response(self) -> NameSection:
         if (self.responses is None) == (self.spike_times is None):
-            message = "expected either responses or spike_times, the other null"
-            raise ValueError(message)
+            raise ValueError("expected either responses or spike_times, the other null")
         if self.spike_neurons is not None and self.spike_times is None:
-            message = "spike_neurons needs spike_times"
-            raise ValueError(message)
+            raise ValueError("spike_neurons needs spike_times")
         return self
 
 
@@ -142,22 +140,19 @@ class SourceSection(Section):
         framed: dict[str, object] = {"names.frame": names.frame, "names.frame_times": names.frame_times}
         framed |= {"frame_shape": self.frame_shape, "repeats": self.repeats, "transforms": self.transforms}
         if names.stimulus is None and any(framed.values()):
-            message = f"{next(filter(framed.get, framed))} is of the frames, and names.stimulus is null: leave it out"
-            raise ValueError(message)
+            raise ValueError(
+                f"{next(filter(framed.get, framed))} is of the frames, and names.stimulus is null: leave it out"
+            )
         signed = [each.name for each in self.transforms if each.name in SIGNED]
         if signed and self.stimulus_dtype == "uint8":
-            message = f"transforms: {signed[0]} gives signed fractions, which stimulus_dtype uint8 cannot hold"
-            raise ValueError(message)
+            raise ValueError(f"transforms: {signed[0]} gives signed fractions, which stimulus_dtype uint8 cannot hold")
         if self.repeats is not None and (self.names.frame is not None or self.bin_width is not None):
-            message = "repeats expects one response per frame: leave out names.frame and bin_width"
-            raise ValueError(message)
+            raise ValueError("repeats expects one response per frame: leave out names.frame and bin_width")
         if self.first_frame and self.names.frame is None:
-            message = "first_frame is the first number in names.frame, which is null"
-            raise ValueError(message)
+            raise ValueError("first_frame is the first number in names.frame, which is null")
         timed = [name for name in ("frame_times", "sample_times", "behavior_times") if getattr(self.names, name)]
         if self.bin_width is None and (timed or self.names.spike_times is not None):
-            message = f"names.{(timed or ['spike_times'])[0]} is a clock of its own: set bin_width, in seconds"
-            raise ValueError(message)
+            raise ValueError(f"names.{(timed or ['spike_times'])[0]} is a clock of its own: set bin_width, in seconds")
         return self
 
 
@@ -233,9 +228,8 @@ class NeuralSection(DomainSection):
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> NeuralSection:
         if self.splits.by not in ("content", "file", "trial", "repeat"):
-            message = (
+            raise ValueError(
                 "splits.by: recordings are split by trial and film (content), session (file), trial or film (repeat), "
                 f"not by {self.splits.by}"
             )
-            raise ValueError(message)
         return self

@@ -79,9 +79,8 @@ def _known_shape(task: NeuralTask, store: Store, part: str) -> SessionShape:
     found = {"neurons": attributes["neurons"], "behaviors": attributes["behaviors"], "frame": shape}
     for name, value in found.items():
         if value != getattr(known, name):
-            message = (
+            raise RawInputError(
                 f"session {part}: expected {name} {getattr(known, name)}, as in training, got {value}; a session that "
                 "the model does not know needs another name"
             )
-            raise RawInputError(message)
     return known

@@ -35,8 +35,7 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
     if not found:
         more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
         first = min(wrong, key=lambda each: each[0])[1] if wrong else "no files"  # one of a session, if there is any
-        message = f"neural.raw: no session can be converted: {first}{more}"
-        raise RawInputError(message)
+        raise RawInputError(f"neural.raw: no session can be converted: {first}{more}")
     return found
 
 

@@ -54,8 +54,10 @@ def find_sessions(files: Sequence[RawFile], source: SourceSection) -> list[Sessi
 def opened(session: Session) -> Iterator[Recording]:
     """An open recording, closed on exit; raises SessionError if the file cannot be read at all."""
     if session.kind == "none":
-        message = f"{session.file}: no recording of a known format, and no file that source.names means"
-        raise SessionError(message, reason="no_recording")
+        raise SessionError(
+            f"{session.file}: no recording of a known format, and no file that source.names means",
+            reason="no_recording",
+        )
     recording = FORMATS[session.kind].open(session.root, session.members)
     with closing(recording):
         yield recording

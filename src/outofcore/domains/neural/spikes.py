@@ -119,11 +119,14 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         times = find_vector(recording, "spike_times", name)
         owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
         if "*" in name or "*" in source.names.spike_neurons:
-            message = "names.spike_neurons needs one vector of spike times, and has * or names.spike_times has"
-            raise SessionError(message, reason="wrong_shape")
+            raise SessionError(
+                "names.spike_neurons needs one vector of spike times, and has * or names.spike_times has",
+                reason="wrong_shape",
+            )
         if times.shape != owners.shape:
-            message = f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
-            raise SessionError(message, reason="unequal_length")
+            raise SessionError(
+                f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}", reason="unequal_length"
+            )
         units, unchosen = None, np.empty((0, 2), np.int64)
         if labels is None:
             labels = _labels(owners)
@@ -184,8 +187,7 @@ def _labels(owners: RecordedArray) -> SpikeOwners:
                 bounds.setdefault(label, [start + at, 0])[1] = start + at + size
     known = known[known >= 0]
     if not len(known):
-        message = "names.spike_neurons: no spike belongs to a neuron"
-        raise SessionError(message, reason="no_spikes")
+        raise SessionError("names.spike_neurons: no spike belongs to a neuron", reason="no_spikes")
     if not ordered or len(known) == 1:
         return SpikeOwners(known, None, unowned)
     return SpikeOwners(known, np.array([bounds[label] for label in known.tolist()], np.int64), unowned)

@@ -188,8 +188,10 @@ def _check_mask(streams: Streams, *, clocked: bool) -> None:
         message += f"got {valid.columns}"
         raise SessionError(message, reason="wrong_shape")
     if clocked and streams.valid_like == "shown" and valid.shape[0] != frames:
-        message = f"names.valid: expected one entry a sample or a {streams.entry} ({frames}), got {valid.shape[0]}"
-        raise SessionError(message, reason="unequal_length")
+        raise SessionError(
+            f"names.valid: expected one entry a sample or a {streams.entry} ({frames}), got {valid.shape[0]}",
+            reason="unequal_length",
+        )
 
 
 def _repeated(frames: int, repeats: RepeatSection) -> RecordedArray:
@@ -206,22 +208,24 @@ def _bounded(array: RecordedArray, field: str) -> None:
     """Reject an array of which one entry would not fit into memory, as a damaged header may claim."""
     size = array.dtype.itemsize * math.prod(array.shape[1:])
     if size > MOST_ENTRY_BYTES:
-        message = f"names.{field}: one entry of shape {array.shape[1:]} has {size} bytes, more than {MOST_ENTRY_BYTES}"
-        raise SessionError(message, reason="too_large")
+        raise SessionError(
+            f"names.{field}: one entry of shape {array.shape[1:]} has {size} bytes, more than {MOST_ENTRY_BYTES}",
+            reason="too_large",
+        )
 
 
 def _frame_shape(frames: RecordedArray, source: SourceSection) -> tuple[int, ...]:
     if frames.dtype.kind not in "biuf":
-        message = f"names.stimulus: expected numbers, got {frames.dtype}"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError(f"names.stimulus: expected numbers, got {frames.dtype}", reason="wrong_type")
     _bounded(frames, "stimulus")
     shape = frames.shape[1:]
     if source.frame_shape is None:
         # A scalar stimulus is treated as a picture of one pixel.
         return shape if len(shape) > 1 else (1, *(shape or (1,)))
     if np.prod(source.frame_shape, dtype=np.int64) != np.prod(shape, dtype=np.int64):
-        message = f"source.frame_shape {source.frame_shape} does not fit frames of shape {shape}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(
+            f"source.frame_shape {source.frame_shape} does not fit frames of shape {shape}", reason="wrong_shape"
+        )
     return source.frame_shape
 
 
@@ -234,8 +238,10 @@ def _table(
         return None
     array = arrays.get(field) or find_array(recording, field, name, getattr(source.time_axis, field, 0))
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
-        message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(
+            f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}",
+            reason="wrong_shape",
+        )
     _bounded(array, field)
     return array
 
@@ -255,11 +261,11 @@ def _track(recording: Recording, array: RecordedArray, name: str, field: str, so
     elif "*" not in name:
         clock = recording.clock(name, array.shape[0])
     if clock is None and source.bin_width is not None:
-        message = (
+        raise SessionError(
             f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a bin, "
-            "set source.bin_width to null"
+            "set source.bin_width to null",
+            reason="missing_field",
         )
-        raise SessionError(message, reason="missing_field")
     if clock is not None and 2 * min(array.shape[0], clock.shape[0]) < max(array.shape[0], clock.shape[0]):
         message = f"{name!r} has {array.shape[0]} entries along time, its clock {clock.shape[0]}"
         raise SessionError(_turned(message, array, clock.shape[0], name), reason="unequal_length")

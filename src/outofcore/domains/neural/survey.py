@@ -77,8 +77,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
     try:
         frame_shape = transformed_shape(streams.frame_shape, source.transforms)
     except ValueError as error:
-        message = f"source.transforms: {error}"
-        raise SessionError(message, reason="wrong_shape") from error
+        raise SessionError(f"source.transforms: {error}", reason="wrong_shape") from error
     counts: dict[str, int] = {}
     untimed: list[Reject] = []
     longest: dict[str, int] = {}
@@ -88,11 +87,11 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         lengths = _lengths(streams)
         bins, complete = max(lengths), min(lengths)
         if bins > MOST_UNEQUAL * complete:
-            message = (
+            raise SessionError(
                 f"one array has {complete} entries along time, another {bins}: they are not of one recording; check "
-                "source.names and source.time_axis"
+                "source.names and source.time_axis",
+                reason="unequal_length",
             )
-            raise SessionError(message, reason="unequal_length")
     else:
         if streams.entry == "spike" and streams.spikes is not None:
             facts = streams.spikes.span(source.bin_width * 1e9, trial_times(streams))
@@ -110,8 +109,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
                 longest[name] = _longest(other, clock)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
-        message = "holds no bin: the stimulus or the responses are empty"
-        raise SessionError(message, reason="empty")
+        raise SessionError("holds no bin: the stimulus or the responses are empty", reason="empty")
     trials, rejects = find_trials(streams, source, bins, clock)
     counts["bins"] = bins
     counts["bins_outside_trials"] = bins - int((trials.stop - trials.start).sum())
@@ -152,12 +150,12 @@ def _same_clock(streams: Streams) -> None:
         other = examine(track.clock)
         drift = abs(first.step - other.step) * first.count
         if abs(first.first - other.first) > first.step // 2 or drift > first.step:
-            message = (
+            raise SessionError(
                 f"{NOUNS[streams.entry]} and {name} are on clocks of their own (a {streams.entry} every "
                 f"{first.step} ns from {first.first} ns, a sample every {other.step} ns from {other.first} ns): set "
-                "source.bin_width"
+                "source.bin_width",
+                reason="clocks_differ",
             )
-            raise SessionError(message, reason="clocks_differ")
 
 
 def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject], advice: str) -> ClockFacts:
@@ -169,11 +167,12 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
     counts[f"{name}s_without_time"] = without
     counts[f"{name}_times_without_{name}"] = alone
     if not facts.valid:
-        message = f"the {track.count} {name} times hold no time: none is finite"
-        raise SessionError(message, reason="no_time")
+        raise SessionError(f"the {track.count} {name} times hold no time: none is finite", reason="no_time")
     if not facts.ascending:
-        message = f"the {name} times do not ascend: some time is before the one before it (missing times must be NaN)"
-        raise SessionError(message, reason="times_unsorted")
+        raise SessionError(
+            f"the {name} times do not ascend: some time is before the one before it (missing times must be NaN)",
+            reason="times_unsorted",
+        )
     if without:
         first = facts.missing if facts.missing >= 0 else track.count
         detail = f"{without} of {entries} {name} entries have no time, the first is entry {first}"
@@ -187,31 +186,31 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
 
 def _check_span(facts: ClockFacts, name: str, advice: str) -> None:
     if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
-        message = (
+        raise SessionError(
             f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
-            f"{advice}"
+            f"{advice}",
+            reason="time_unit",
         )
-        raise SessionError(message, reason="time_unit")
 
 
 def _bin_clock(facts: ClockFacts, streams: Streams, bin_width: float) -> BinClock:
     width, entry, advice = bin_width * 1e9, streams.entry, streams.unit_advice
     if entry == "frame" and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
-        message = (
+        raise SessionError(
             f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
             f"{int(width // max(facts.step, 1))} frames: {advice}, or "
-            "source.bin_width is too wide for the stimulus"
+            "source.bin_width is too wide for the stimulus",
+            reason="time_unit",
         )
-        raise SessionError(message, reason="time_unit")
     end = facts.last + (facts.step or width)
     # All bins whose centre is before the end of the last frame.
     bins = int(np.floor((end - facts.first) / width + 0.5))
     if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
-        message = (
+        raise SessionError(
             f"the {facts.valid} {entry} times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
-            f"{bin_width:g} s, nearly all without a {entry}: a time or source.bin_width is wrong, or {advice}"
+            f"{bin_width:g} s, nearly all without a {entry}: a time or source.bin_width is wrong, or {advice}",
+            reason="time_unit",
         )
-        raise SessionError(message, reason="time_unit")
     return BinClock(facts.first, width, bins)
 
 
@@ -224,11 +223,11 @@ def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) 
         first = f"{streams.entry}s"
         if streams.entry == "spike":
             first = "trials" if streams.trial is not None else "obs_intervals"
-        message = (
+        raise SessionError(
             f"{first} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
-            f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}"
+            f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}",
+            reason="time_unit",
         )
-        raise SessionError(message, reason="time_unit")
 
 
 def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], untimed: list[Reject]) -> None:
@@ -241,12 +240,13 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     apart = unowned if labels is not None and labels.bounds is not None else 0
     counts["spikes"], counts["spikes_without_time"] = total + apart, invalid
     if not all(each.ascending for each in facts):
-        message = "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)"
-        raise SessionError(message, reason="times_unsorted")
+        raise SessionError(
+            "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)",
+            reason="times_unsorted",
+        )
     timed = [each for each in facts if each.valid]
     if not timed:
-        message = "no spike has a time: none is finite, or there are none"
-        raise SessionError(message, reason="no_spikes")
+        raise SessionError("no spike has a time: none is finite, or there are none", reason="no_spikes")
     if invalid:
         vector, first = next((number, each.missing) for number, each in enumerate(facts) if each.missing >= 0)
         where = f"entry {first}" + (f" of neuron {vector}" if len(facts) > 1 else "")
@@ -270,11 +270,11 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         advice = streams.unit_advice
         if advice == OWN_UNIT:
             advice = "source.spike_unit or source.time_unit is not the unit of the file"
-        message = (
+        raise SessionError(
             f"spikes end at {last / 1e9:g} s, {streams.entry}s at {frames.last / 1e9:g} s, with {rate:g} spikes a "
-            f"second and neuron: {advice}"
+            f"second and neuron: {advice}",
+            reason="time_unit",
         )
-        raise SessionError(message, reason="time_unit")
 
 
 def _reach(facts: Sequence[ClockFacts]) -> int:

@@ -71,20 +71,17 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[Transform]) -
     """Shape of a frame after the transforms; raises ValueError if one does not fit."""
     for each in transforms:
         if each.name in ("crop", "downsample") and len(shape) < 2:
-            message = f"{each.name} needs frames of (height, width), got shape {shape}"
-            raise ValueError(message)
+            raise ValueError(f"{each.name} needs frames of (height, width), got shape {shape}")
         if isinstance(each, Crop):
             if each.top + each.height > shape[-2] or each.left + each.width > shape[-1]:
-                message = (
+                raise ValueError(
                     f"crop of rows {each.top}..{each.top + each.height} and columns {each.left}.."
                     f"{each.left + each.width} does not lie inside a frame of {shape[-2]} x {shape[-1]}"
                 )
-                raise ValueError(message)
             shape = (*shape[:-2], each.height, each.width)
         elif isinstance(each, Downsample):
             if min(shape[-2:]) < each.factor:
-                message = f"downsample by {each.factor} leaves nothing of a frame of {shape[-2]} x {shape[-1]}"
-                raise ValueError(message)
+                raise ValueError(f"downsample by {each.factor} leaves nothing of a frame of {shape[-2]} x {shape[-1]}")
             shape = (*shape[:-2], shape[-2] // each.factor, shape[-1] // each.factor)
     return shape
 

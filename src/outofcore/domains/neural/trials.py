@@ -97,8 +97,9 @@ def _intervals(streams: Streams, table: RecordedArray, bins: int, clock: BinCloc
         first, end = (_bins_of(streams, column, clock) for column in np.where(usable[:, None], times, 0).T)
     else:
         if values.dtype.kind not in "iuf":
-            message = "names.trial: expected the first bin of each trial and the end, got words"
-            raise SessionError(message, reason="wrong_type")
+            raise SessionError(
+                "names.trial: expected the first bin of each trial and the end, got words", reason="wrong_type"
+            )
         with np.errstate(invalid="ignore"):
             usable = np.isfinite(values).all(1) & (values[:, 1] > values[:, 0]) & (values[:, 0] >= 0)
         whole = np.where(usable[:, None], np.nan_to_num(values), 0).astype(np.int64)
@@ -144,8 +145,10 @@ def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
 def _labelled(streams: Streams, labels: RecordedArray, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by a label per frame: stretches of equal, non-negative labels."""
     if streams.entry == "spike":
-        message = f"names.trial: expected (trials, 2) start and stop times, as spikes have no frame, got {labels.shape}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(
+            f"names.trial: expected (trials, 2) start and stop times, as spikes have no frame, got {labels.shape}",
+            reason="wrong_shape",
+        )
     runs = list(_runs(flat(labels, "names.trial: expected a label for each frame, or (trials, 2) times")))
     if clock is None and runs[-1][1] < bins:
         runs.append((runs[-1][1], bins, UNLABELLED))
@@ -202,12 +205,13 @@ def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> I
         # The last frame before the next nanosecond is the last at or before this one.
         chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)) or (streams.entry == "spike" and count != found.total):
-        message = f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}"
-        raise SessionError(message, reason="unequal_length")
+        raise SessionError(
+            f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}",
+            reason="unequal_length",
+        )
     shown, read = take(streams.repeat, chosen)
     if not read.all():
-        message = f"names.repeat: {DAMAGED}"
-        raise SessionError(message, reason="unreadable_file")
+        raise SessionError(f"names.repeat: {DAMAGED}", reason="unreadable_file")
     return np.maximum(identify(shown), -1)
 
 

@@ -31,15 +31,15 @@ def find_units(source: SourceSection, count: int, column_of: Callable[[str], npt
     for condition in source.units:
         column = column_of(condition.column)
         if column.shape != (count,):
-            message = f"source.units: {condition.column} has {len(column)} entries for {count} units"
-            raise SessionError(message, reason="unequal_length")
+            raise SessionError(
+                f"source.units: {condition.column} has {len(column)} entries for {count} units", reason="unequal_length"
+            )
         if condition.kept:
             kept[condition.column] = column
         else:
             met &= _meeting(column, condition)
     if not met.any():
-        message = f"source.units: none of {count} units meets the conditions"
-        raise SessionError(message, reason="no_units")
+        raise SessionError(f"source.units: none of {count} units meets the conditions", reason="no_units")
     columns = {name: tuple(map(_plain, column[met].tolist())) for name, column in kept.items()}
     return Units(tuple(np.flatnonzero(met).tolist()), columns)
 
@@ -51,18 +51,18 @@ def held_out(setting: UnitCondition | float | None, part: str, attributes: Mappi
     neurons, columns = attributes["neurons"], attributes.get("unit_columns", {})
     if isinstance(setting, UnitCondition):
         if setting.column not in columns:
-            message = (
+            raise ParamsError(
                 f"neural.train.held_out: session {part} keeps {', '.join(columns) or 'no column'} of the units, not "
                 f"{setting.column!r}: list {{column: {setting.column}}} in source.units and convert again"
             )
-            raise ParamsError(message)
         values = [np.nan if value is None else value for value in columns[setting.column]]
         chosen = np.flatnonzero(_meeting(np.array(values), setting))
     else:
         chosen = np.flatnonzero(np.diff(np.floor(np.arange(neurons + 1) * setting)))
     if not 0 < len(chosen) < neurons:
-        message = f"neural.train.held_out: session {part}: expected some of {neurons} neurons, got {len(chosen)}"
-        raise ParamsError(message)
+        raise ParamsError(
+            f"neural.train.held_out: session {part}: expected some of {neurons} neurons, got {len(chosen)}"
+        )
     return tuple(chosen.tolist())
 
 
@@ -74,14 +74,18 @@ def _plain(value: Any) -> Any:
 def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[np.bool_]:
     if column.dtype.kind not in "biuf":
         if condition.values is None or condition.min is not None or condition.max is not None:
-            message = f"source.units: {condition.column} holds words, which have no min or max; give values"
-            raise SessionError(message, reason="wrong_type")
+            raise SessionError(
+                f"source.units: {condition.column} holds words, which have no min or max; give values",
+                reason="wrong_type",
+            )
         wanted = [str(value).replace("[", "[[]") for value in condition.values]  # * and ? are the only wildcards
         return np.array([any(fnmatchcase(str(word), value) for value in wanted) for word in column.tolist()], bool)
     words = [value for value in condition.values or () if isinstance(value, str)]
     if words:
-        message = f"source.units: {condition.column} holds numbers, got the word {words[0]!r}; write numbers unquoted"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError(
+            f"source.units: {condition.column} holds numbers, got the word {words[0]!r}; write numbers unquoted",
+            reason="wrong_type",
+        )
     numbers = column.astype(np.float64)
     met = np.ones(len(numbers), bool)
     if condition.values is not None:

@@ -53,8 +53,7 @@ def causal_lm(batch: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], *, p
         batch = dict(default_collate(list(batch)))
     if not {"inputs", "targets"} <= set(batch):
         removed = "" if batch else "; a Trainer needs TrainingArguments(remove_unused_columns=False)"
-        message = f"batch: expected the inputs and targets of a text, got {sorted(batch)}{removed}"
-        raise ParamsError(message)
+        raise ParamsError(f"batch: expected the inputs and targets of a text, got {sorted(batch)}{removed}")
     inputs = batch["inputs"]
     named: dict[str, Any] = {
         "input_ids": inputs,

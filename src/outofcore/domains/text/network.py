@@ -60,11 +60,10 @@ def choose_size(parameters: int, vocabulary: int, context: int) -> NetworkShape:
             width += 8
     if not shapes:
         least = _shape(1, 8, vocabulary, context).parameters
-        message = (
+        raise ParamsError(
             f"text.train: {parameters:,} parameters are too few for {vocabulary:,} ids and windows of {context:,}; "
             f"the least is {least:,}: set text.train.parameters, a larger preset, or a smaller vocabulary"
         )
-        raise ParamsError(message)
     near = [size for size in shapes if size.parameters >= 0.8 * parameters]
     if not near:
         return max(shapes, key=lambda size: size.parameters)

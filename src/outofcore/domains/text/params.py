@@ -121,8 +121,7 @@ class FilterSection(Filters):
     @model_validator(mode="after")
     def _ordered(self) -> FilterSection:
         if self.max_bytes is not None and self.min_bytes > self.max_bytes:
-            message = f"min_bytes must not exceed max_bytes, got {self.min_bytes} and {self.max_bytes}"
-            raise ValueError(message)
+            raise ValueError(f"min_bytes must not exceed max_bytes, got {self.min_bytes} and {self.max_bytes}")
         return self
 
 
@@ -214,14 +213,13 @@ class TextTrainSection(TrainSection):
     def _one_size(self) -> TextTrainSection:
         shape = f"layers {self.layers}, width {self.width}, heads {self.heads}"
         if (self.layers is None) != (self.width is None) or (self.heads and not self.width):
-            message = f"expected layers and width together, and heads with them only, got {shape}"
-            raise ValueError(message)
+            raise ValueError(f"expected layers and width together, and heads with them only, got {shape}")
         if self.layers and self.parameters:
-            message = f"expected either parameters or layers and width, got {self.parameters} parameters and {shape}"
-            raise ValueError(message)
+            raise ValueError(
+                f"expected either parameters or layers and width, got {self.parameters} parameters and {shape}"
+            )
         if self.width and self.heads and self.width % self.heads:
-            message = f"expected a width that is a multiple of heads, got {shape}"
-            raise ValueError(message)
+            raise ValueError(f"expected a width that is a multiple of heads, got {shape}")
         return self
 
 
@@ -247,16 +245,16 @@ class TextSection(DomainSection):
     @model_validator(mode="after")
     def _streams_split_by_content(self) -> TextSection:
         if self.mode == "stream" and self.splits.by != "content":
-            message = f"splits.by: expected content in mode stream, got {self.splits.by}; use mode store"
-            raise ValueError(message)
+            raise ValueError(f"splits.by: expected content in mode stream, got {self.splits.by}; use mode store")
         return self
 
     @model_validator(mode="after")
     def _documents_are_packed(self) -> TextSection:
         packed, stride = self.tensors.across_documents == "best_fit", self.tensors.stride
         if packed and (self.mode == "stream" or self.tensors.step != self.tensors.seq_len):
-            message = f"tensors.across_documents: best_fit needs mode store and stride null, got {self.mode}, {stride}"
-            raise ValueError(message)
+            raise ValueError(
+                f"tensors.across_documents: best_fit needs mode store and stride null, got {self.mode}, {stride}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -264,11 +262,10 @@ class TextSection(DomainSection):
         paths = [self.raw] if isinstance(self.raw, str) else self.raw.values()
         for path in paths if self.mode == "store" else ():
             if path.endswith(HUB):
-                message = (
+                raise ValueError(
                     f"{path} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
                     "save the dataset as Parquet files"
                 )
-                raise ValueError(message)
         return self
 
     @model_validator(mode="after")
@@ -276,15 +273,15 @@ class TextSection(DomainSection):
         if isinstance(self.raw, str):
             return self
         if self.mode == "stream":
-            message = "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
-            raise ValueError(message)
+            raise ValueError(
+                "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
+            )
         if self.tokenizer.learnt:
             given, kind = self.tokenizer.given, self.tokenizer.kind
-            message = (
+            raise ValueError(
                 f"tokenizer.kind: with several paths in raw, expected file or gpt2, got {kind}: each path that is "
                 "added would change the tokenizer, and so convert all the others again; set kind: file, and learn one "
                 f"with 'outofcore tokenizer {next(iter(self.raw.values()))} {given}/tokenizer.json --params "
                 f"params.yaml -S kind={kind}'"
             )
-            raise ValueError(message)
         return self

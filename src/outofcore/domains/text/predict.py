@@ -39,13 +39,13 @@ def answer(task: TextTask, raw: Path, section: TextSection, options: Options) ->
     """A row with the prompt and its continuation; the line break at the end of the file is not part of the prompt."""
     del section
     if raw.is_dir() or not raw.exists():
-        message = f"{raw}: expected a text file with a prompt, found {'a folder' if raw.is_dir() else 'nothing'}"
-        raise RawInputError(message)
+        raise RawInputError(
+            f"{raw}: expected a text file with a prompt, found {'a folder' if raw.is_dir() else 'nothing'}"
+        )
     try:
         prompt = raw.read_bytes().removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
-        message = f"{raw}: expected UTF-8, got something else from byte {error.start} on"
-        raise RawInputError(message) from error
+        raise RawInputError(f"{raw}: expected UTF-8, got something else from byte {error.start} on") from error
     prompt = prompt.removesuffix("\n").removesuffix("\r")
     return [{"text": _continued(task, prompt, options)}]
 

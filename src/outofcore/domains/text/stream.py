@@ -102,12 +102,11 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._running: Generator[dict[str, Tensor]] | None = None  # the iteration that may deliver batches
         needed = stream_bytes(section, threads)
         if needed > memory:
-            message = (
+            raise BudgetError(
                 f"text: streaming needs {needed:,} bytes, for pools of {self._pool:,} windows and "
                 f"{units_in_memory(threads)} units in {threads} threads, and may take {memory:,}; "
                 "raise the memory, or lower stream.shuffle_windows or the number of threads"
             )
-            raise BudgetError(message)
 
     def __repr__(self) -> str:
         window = self._section.tensors.seq_len
@@ -115,11 +114,10 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._running is not None:
-            message = (
+            raise ParamsError(
                 "a stream that is being read cannot be pickled or copied: do that before, or call stream(...) where "
                 "batches are needed, and continue there with load_state_dict(state)"
             )
-            raise ParamsError(message)
         return self.__dict__.copy()
 
     def __enter__(self) -> Self:
@@ -154,8 +152,9 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
             begun.
         """
         if get_worker_info() is not None:  # each of which would read all of it
-            message = "a stream reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
-            raise ParamsError(message)
+            raise ParamsError(
+                "a stream reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            )
         self.close()
         if self._begun:
             self.set_epoch(self.epoch + 1)
@@ -186,14 +185,12 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         """
         if not isinstance(state, Mapping) or (missing := sorted(self.state_dict().keys() - state.keys())):
             lacks = f"one without {', '.join(missing)}" if isinstance(state, Mapping) else reprlib.repr(state)
-            message = f"expected a stream's state, got {lacks}"
-            raise StateError(message)
+            raise StateError(f"expected a stream's state, got {lacks}")
         if (state["version"], state["identity"]) != (VERSION, self._identity):
-            message = (
+            raise StateError(
                 "the saved state belongs to other raw text, another tokenizer, other params, another split or another "
                 "seed; begin the epoch anew"
             )
-            raise StateError(message)
         self._samples = state["samples"]
         over = self._samples is not None and state["given"] >= self._samples
         self.set_epoch(state["epoch"] + over)
@@ -214,11 +211,10 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
                 yield batch
                 del batch  # a batch that the consumer has released must not stay alive while the next is made
             if self._running is not None:  # else the stream was closed
-                message = (
+                raise ParamsError(
                     "this iteration ended when another one over the same stream began: "
                     "make a second stream to iterate twice at a time"
                 )
-                raise ParamsError(message)
         finally:
             if self._running is running:
                 self.close()

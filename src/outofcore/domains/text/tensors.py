@@ -35,11 +35,10 @@ def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextRea
         return TextReading(mask=mask, window=window, phase=tensors.phase)
     counted = bool(attributes.get("indexed", end is None and section.mode == "store"))
     if end is None and not counted:
-        message = (
+        raise ParamsError(
             "text.tensors.reset_at_documents: documents are separated by the token that ends them, and there is none: "
             "text.source.end_of_document is null, or none was given to open_tokens, and no index names them"
         )
-        raise ParamsError(message)
     return TextReading(end, mask, window, phase=tensors.phase, columns=(SEQUENCE,) if counted else ())
 
 

@@ -119,11 +119,10 @@ class RawText:
             if gathered:
                 yield np.concatenate(waiting)
             elif not pools:
-                message = (
+                raise RawInputError(
                     f"text.raw: expected a window of {self.length:,} tokens in the split {self.split}, found none in "
                     f"{self.tally.accepted:,} documents of all splits; {self.tally.rejected.total():,} were rejected"
                 )
-                raise RawInputError(message)
 
     def count(self, limit: int | None = None) -> int:
         """Windows per round; tokenizes everything once, or up to ``limit`` windows."""
@@ -167,8 +166,7 @@ class RawText:
         ):
             for (file, number, unit), result in results:
                 if result.differences:
-                    message = f"the engine and its oracle differ: {result.differences[0]}"
-                    raise AuditError(message)
+                    raise AuditError(f"the engine and its oracle differ: {result.differences[0]}")
                 self.tally.add(file, number, result, self._chosen(unit, result), self.tokenizer.spelt_bytes)
                 if len(result.keys):
                     yield unit, result

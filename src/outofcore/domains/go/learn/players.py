@@ -46,11 +46,10 @@ def find_players(store: Sequenced, section: GoTrainSection) -> tuple[str, ...]:
     names = _owners(store, sides, games) if section.players == "files" else set(games)
     chosen = tuple(sorted(name for name in names if games[name] >= section.min_games))
     if len(chosen) < 2:
-        message = (
+        raise ParamsError(
             f"go.train: of {len(names)} players {len(chosen)} have {section.min_games} games in the train split, two "
             "are needed; lower go.train.min_games, or set go.train.players to names where no file belongs to a player"
         )
-        raise ParamsError(message)
     return chosen
 
 
@@ -59,11 +58,10 @@ def check_players(store: Sequenced, section: GoTrainSection) -> None:
     games = read_games(store, "train", find_players(store, section))
     players = len(np.unique(entries(games, section.positions_per_game, section.first_moves)["group"]))
     if players < section.players_per_batch:
-        message = (
+        raise ParamsError(
             f"go.train.players_per_batch: expected at most {players}, the players in the train split with games long "
             f"enough, got {section.players_per_batch}; lower it, or convert games of more players"
         )
-        raise ParamsError(message)
 
 
 def _owners(store: Sequenced, sides: tuple[list[str], list[str]], games: Counter[str]) -> set[str]:

@@ -78,8 +78,7 @@ def refusing(what: str, *damage: type[Exception]) -> Iterator[None]:
         yield
     except damage as error:
         raise_if_of_system(error)
-        message = f"{what}: {clean(error)}"
-        raise SessionError(message, reason="unreadable_file") from error
+        raise SessionError(f"{what}: {clean(error)}", reason="unreadable_file") from error
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ def sliced(
             entries = native(np.asarray(values[(*(slice(None),) * place, slice(start, stop))]))
         except damage as error:
             raise_if_of_system(error)
-            message = f"{name}, entries {start} to {stop}: {clean(error)}"
-            raise OSError(message) from error
+            raise OSError(f"{name}, entries {start} to {stop}: {clean(error)}") from error
         return np.moveaxis(entries.T if turned else entries, axis, 0)
 
     return RecordedArray(shape, native_dtype(values.dtype), read)
@@ -140,8 +138,7 @@ def written(array: RecordedArray, absent: Mask | None, name: str) -> RecordedArr
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         if absent[start:stop].any():
-            message = f"{name}, entries {start} to {stop}: {DAMAGED}"
-            raise OSError(message)
+            raise OSError(f"{name}, entries {start} to {stop}: {DAMAGED}")
         return array.read(start, stop)
 
     return RecordedArray(array.shape, array.dtype, read)
@@ -150,15 +147,16 @@ def written(array: RecordedArray, absent: Mask | None, name: str) -> RecordedArr
 def guard_size(name: str, shape: tuple[int, ...], size: int, stored: int) -> None:
     """Reject a shape of which most was never written: it would take days to read what is not there."""
     if size > FREE_BYTES + MOST_FOLD * stored:
-        message = f"{name!r}: shape {shape} has {size} bytes of values, of which {stored} bytes are stored"
-        raise SessionError(message, reason="too_large")
+        raise SessionError(
+            f"{name!r}: shape {shape} has {size} bytes of values, of which {stored} bytes are stored",
+            reason="too_large",
+        )
 
 
 def time_first(shape: tuple[int, ...], axis: int, name: str) -> tuple[int, ...]:
     """The shape with one axis moved to the front; raises SessionError if there is no such axis."""
     if axis >= len(shape) > 0:
-        message = f"{name}: no axis {axis} in shape {shape}; see source.time_axis"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(f"{name}: no axis {axis} in shape {shape}; see source.time_axis", reason="wrong_shape")
     return (shape[axis], *shape[:axis], *shape[axis + 1 :]) if shape else ()
 
 
@@ -199,8 +197,7 @@ def columns_of(array: RecordedArray, columns: Sequence[int]) -> RecordedArray:
 def flat(array: RecordedArray, expected: str) -> RecordedArray:
     """A vector, possibly stored as a column or a row; raises SessionError, beginning with ``expected``, for others."""
     if not array.shape or sum(size > 1 for size in array.shape) > 1:
-        message = f"{expected}, got shape {array.shape}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(f"{expected}, got shape {array.shape}", reason="wrong_shape")
     if len(array.shape) == 1:
         return array
 

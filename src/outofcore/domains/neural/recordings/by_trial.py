@@ -79,8 +79,10 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
         kept[key] = {field: part(each, 0, 1 if field == "repeat" else least) for field, each in arrays.items()}
         starts.append(starts[-1] + least)
     if not kept:
-        message = f"no trial has all of {', '.join(f'names.{field}' for field in found)}: {rejects[0].detail}"
-        raise SessionError(message, reason=rejects[0].reason)
+        raise SessionError(
+            f"no trial has all of {', '.join(f'names.{field}' for field in found)}: {rejects[0].detail}",
+            reason=rejects[0].reason,
+        )
     counted = [*kept] if "repeat" in found else keys
     numbers = np.flatnonzero([key in kept for key in counted])
     start, stop = np.array(starts[:-1]), np.array(starts[1:])
@@ -123,12 +125,16 @@ def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]
         message += "set it to null" if named == "trial" else "name one array of all frames as names.stimulus"
         raise SessionError(message, reason="wrong_shape")
     if source.bin_width is not None:
-        message = "an array for each trial (a name with *, cells) has no common clock: set source.bin_width to null"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(
+            "an array for each trial (a name with *, cells) has no common clock: set source.bin_width to null",
+            reason="wrong_shape",
+        )
     counts = {f"names.{field} = {getattr(names, field)!r}": len(next(iter(each))) for field, each in found.items()}
     if len(set(counts.values())) > 1:
-        message = f"names with * are paired by what it stands for: expected as many * in each, got {', '.join(counts)}"
-        raise SessionError(message, reason="missing_field")
+        raise SessionError(
+            f"names with * are paired by what it stands for: expected as many * in each, got {', '.join(counts)}",
+            reason="missing_field",
+        )
     numbered = any("*" not in getattr(names, field) for field in found)
     if numbered and len({frozenset(each) for each in found.values()}) > 1:
         sizes = ", ".join(f"names.{field} has {len(each)}" for field, each in found.items())

@@ -61,8 +61,7 @@ def _column(array: RecordedArray, name: str, column: int | str) -> RecordedArray
     """A column of an array of numpy, which has no titles."""
     if len(array.shape) > 2 or not isinstance(column, int) or column >= array.columns:
         what = f"{name!r}: expected the number of a column, from 0, of an array (samples, columns)"
-        message = f"{what}; its shape is {array.shape}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(f"{what}; its shape is {array.shape}", reason="wrong_shape")
     return columns_of(array, [column])
 
 
@@ -89,16 +88,19 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
         return sliced(np.empty(0), axis, path.name)
     second = _cells(data[0])
     if data is not lines and _words(second, data[1:]) and all(math.isnan(_number(cell)) for cell in second):
-        message = f"{path.name}: its second line has no number either ({', '.join(second[:8])}): leave it out"
-        raise SessionError(message, reason="unclear_header")
+        raise SessionError(
+            f"{path.name}: its second line has no number either ({', '.join(second[:8])}): leave it out",
+            reason="unclear_header",
+        )
     separator, width = _separator(data[0]), len(second)
     if place is not None and place >= width:
-        message = f"{path.name}: no column {place}, lines have {width}, numbered from 0"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(f"{path.name}: no column {place}, lines have {width}, numbered from 0", reason="wrong_shape")
     unequal = next((line for line in data if len(line.split(separator)) != width), None)
     if unequal is not None:
-        message = f"{path.name}: expected {width} entries in each line, as in the first, got {unequal[:40]!r}"
-        raise SessionError(message, reason="unequal_length")
+        raise SessionError(
+            f"{path.name}: expected {width} entries in each line, as in the first, got {unequal[:40]!r}",
+            reason="unequal_length",
+        )
     try:
         values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2)
     except ValueError:  # some entry is no number
@@ -122,8 +124,9 @@ def _lines(path: Path) -> list[str]:
             content += block
             if len(content) > WHOLE_BYTES:
                 most = f"{WHOLE_BYTES >> 20} MiB"
-                message = f"{path.name}: more than {most} of text, which is read whole; save it as .npy"
-                raise SessionError(message, reason="too_large")
+                raise SessionError(
+                    f"{path.name}: more than {most} of text, which is read whole; save it as .npy", reason="too_large"
+                )
     bare = (line.split("#", 1)[0].rstrip().lstrip(" ") for line in content.decode("utf-8-sig", "replace").splitlines())
     return [line for line in bare if line]
 
@@ -139,8 +142,10 @@ def _cells(line: str) -> list[str]:
 def _titled(name: str, titles: Sequence[str], title: str) -> int:
     """Number of the column with a title."""
     if titles.count(title) != 1:
-        message = f"{name}: expected one column {title!r}, its first line has {', '.join(titles[:24])}"
-        raise SessionError(message, reason="missing_field")
+        raise SessionError(
+            f"{name}: expected one column {title!r}, its first line has {', '.join(titles[:24])}",
+            reason="missing_field",
+        )
     return titles.index(title)
 
 

@@ -99,8 +99,10 @@ class Hdf5Recording(Recording):
             step = steps.pop(0)
             link = link_of(group, step)
             if isinstance(link, h5py.ExternalLink):
-                message = f"{name!r} is a link into another file, {link.filename!r}; copy the data into the session"
-                raise SessionError(message, reason="external_link")
+                raise SessionError(
+                    f"{name!r} is a link into another file, {link.filename!r}; copy the data into the session",
+                    reason="external_link",
+                )
             links += isinstance(link, h5py.SoftLink)
             if link is None or links > MOST_LINKS:
                 raise KeyError(name)

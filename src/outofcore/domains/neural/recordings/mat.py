@@ -105,5 +105,4 @@ def _damage_named(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # of any type: scipy trusts what a file says of itself
         raise_if_of_system(error)
-        message = f"{what}: not a readable MATLAB file: {clean(error)}"
-        raise SessionError(message, reason="unreadable_file") from error
+        raise SessionError(f"{what}: not a readable MATLAB file: {clean(error)}", reason="unreadable_file") from error

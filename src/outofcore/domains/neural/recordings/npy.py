@@ -61,12 +61,16 @@ def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
     if dtype.hasobject:
-        message = f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError(
+            f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers",
+            reason="wrong_type",
+        )
     needed, available = dtype.itemsize * math.prod(shape), size - stream.tell()
     if available < needed:
-        message = f"{name}: truncated: its header tells {needed} bytes of values, the file holds {available}"
-        raise SessionError(message, reason="unreadable_file")
+        raise SessionError(
+            f"{name}: truncated: its header tells {needed} bytes of values, the file holds {available}",
+            reason="unreadable_file",
+        )
     return shape, fortran, dtype
 
 

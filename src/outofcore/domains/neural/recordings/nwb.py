@@ -52,12 +52,16 @@ class NwbRecording(Hdf5Recording):
             return _images(self.file, found, axis)
         outside = self._part(name, "external_file")
         if outside is not None:
-            message = f"{name!r} keeps its frames in {math.prod(outside.shape)} other files, which are not read"
-            raise SessionError(message, reason="external_link")
+            raise SessionError(
+                f"{name!r} keeps its frames in {math.prod(outside.shape)} other files, which are not read",
+                reason="external_link",
+            )
         array = self._part(name, "data", axis)
         if array is None:
-            message = f"{name!r} is no series: it has no data; name one of {', '.join(self.names()[:24])}"
-            raise SessionError(message, reason="wrong_type")
+            raise SessionError(
+                f"{name!r} is no series: it has no data; name one of {', '.join(self.names()[:24])}",
+                reason="wrong_type",
+            )
         return self._in_its_unit(name, array, axis)
 
     def trains(self, name: str) -> list[RecordedArray]:
@@ -66,8 +70,9 @@ class NwbRecording(Hdf5Recording):
             return super().trains(name)
         times = self._there(name, "spike_times")
         if len(times.shape) != 1:
-            message = f"{name}/spike_times: expected a time for each spike, got shape {times.shape}"
-            raise SessionError(message, reason="wrong_shape")
+            raise SessionError(
+                f"{name}/spike_times: expected a time for each spike, got shape {times.shape}", reason="wrong_shape"
+            )
         return [part(times, start, end) for start, end in self._bounds(name, "spike_times", times.shape[0])]
 
     def observed(self, name: str) -> list[Ints | None] | None:
@@ -77,13 +82,17 @@ class NwbRecording(Hdf5Recording):
             return None
         table = self._there(name, "obs_intervals")
         if table.shape[1:] != (2,) or table.dtype.kind not in "iuf":
-            message = f"{name}/obs_intervals: expected a start and a stop each, got {table.dtype} {table.shape}"
-            raise SessionError(message, reason="wrong_shape")
+            raise SessionError(
+                f"{name}/obs_intervals: expected a start and a stop each, got {table.dtype} {table.shape}",
+                reason="wrong_shape",
+            )
         spikes = self._bounds(name, "spike_times", self._there(name, "spike_times").shape[0])
         intervals = self._bounds(name, "obs_intervals", table.shape[0])
         if len(spikes) != len(intervals):
-            message = f"{name}: {len(spikes)} units have spike times, {len(intervals)} have obs_intervals"
-            raise SessionError(message, reason="unequal_length")
+            raise SessionError(
+                f"{name}: {len(spikes)} units have spike times, {len(intervals)} have obs_intervals",
+                reason="unequal_length",
+            )
         with damage_named(f"{name}/obs_intervals"):
             times = nanoseconds(table.read(0, table.shape[0]), "s")
         return [
@@ -104,12 +113,12 @@ class NwbRecording(Hdf5Recording):
         """First entry and end of each unit in a ragged column."""
         ends = self._values(name, f"{column}_index", None)
         if ends.dtype.kind == "f":
-            message = f"{name}/{column}_index: expected whole numbers, got {ends.dtype}"
-            raise SessionError(message, reason="wrong_type")
+            raise SessionError(f"{name}/{column}_index: expected whole numbers, got {ends.dtype}", reason="wrong_type")
         bounds = [0, *ends.astype(np.int64).tolist()]
         if any(end < start for start, end in pairwise(bounds)) or bounds[-1] > entries:
-            message = f"{name}/{column}_index: expected ends that ascend to at most {entries}"
-            raise SessionError(message, reason="unequal_length")
+            raise SessionError(
+                f"{name}/{column}_index: expected ends that ascend to at most {entries}", reason="unequal_length"
+            )
         return list(pairwise(bounds))
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
@@ -120,8 +129,10 @@ class NwbRecording(Hdf5Recording):
         single = isinstance(found, h5py.Dataset) and found.ndim == 1 and found.shape[0] <= MOST_NEURONS
         if found is None or not single or link_of(units, f"{column}_index") is not None:
             columns = ", ".join(sorted(units)) if isinstance(units, h5py.Group) else "none"
-            message = f"source.units: expected a column {column!r} with one entry per unit; {name} has {columns}"
-            raise SessionError(message, reason="missing_field")
+            raise SessionError(
+                f"source.units: expected a column {column!r} with one entry per unit; {name} has {columns}",
+                reason="missing_field",
+            )
         with damage_named(f"{name}/{column}"):
             if h5py.check_ref_dtype(found.dtype) is not None:
                 return np.array([self.file[each].name.rpartition("/")[2] for each in found[()]], object)
@@ -138,17 +149,21 @@ class NwbRecording(Hdf5Recording):
         with damage_named(f"{name}/{key}"):
             unit = place.attrs.get("unit", "seconds")
         if not isinstance(unit, str) or unit != "seconds":
-            message = f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}"
-            raise SessionError(message, reason="time_unit")
+            raise SessionError(
+                f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}", reason="time_unit"
+            )
         if key == "timestamps":
             if len(times.shape) != 1:
-                message = f"{name}/{key}: expected a time for each sample, got shape {times.shape}"
-                raise SessionError(message, reason="wrong_shape")
+                raise SessionError(
+                    f"{name}/{key}: expected a time for each sample, got shape {times.shape}", reason="wrong_shape"
+                )
             return listed_clock(times, "s")
         start, rate = float(self._values(name, key, ())), _number(place, "rate", None)
         if not (math.isfinite(start) and math.isfinite(rate) and rate > 0):
-            message = f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}"
-            raise SessionError(message, reason="no_time")
+            raise SessionError(
+                f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}",
+                reason="no_time",
+            )
         return regular_clock(start, rate, count)
 
     def _in_its_unit(self, name: str, array: RecordedArray, axis: int) -> RecordedArray:
@@ -157,8 +172,10 @@ class NwbRecording(Hdf5Recording):
         factor, offset = np.array(_number(data, "conversion", 1.0)), _number(data, "offset", 0.0)
         if link_of(self.resolve(name), "channel_conversion") is not None:
             if axis:
-                message = f"{name!r} converts by channel along its second axis: source.time_axis must be 0"
-                raise SessionError(message, reason="wrong_shape")
+                raise SessionError(
+                    f"{name!r} converts by channel along its second axis: source.time_axis must be 0",
+                    reason="wrong_shape",
+                )
             factor = factor * self._values(name, "channel_conversion", array.shape[1:2] or (1,))
         if np.all(factor == 1) and offset == 0:
             return array
@@ -175,16 +192,17 @@ class NwbRecording(Hdf5Recording):
         try:
             return as_array(self.resolve(f"{name}/{key}"), axis)
         except KeyError as error:
-            message = f"{name}/{key} leads to nothing"
-            raise SessionError(message, reason="unreadable_file") from error
+            raise SessionError(f"{name}/{key} leads to nothing", reason="unreadable_file") from error
 
     def _values(self, name: str, key: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
         """All values of a small dataset of that shape; shape None means a vector of at most MOST_NEURONS."""
         array = self._there(name, key)
         fits = len(array.shape) == 1 and array.shape[0] <= MOST_NEURONS if shape is None else array.shape == shape
         if not fits or array.dtype.kind not in "iuf":
-            message = f"{name}/{key}: expected numbers of shape {shape or '(units,)'}, got {array.dtype} {array.shape}"
-            raise SessionError(message, reason="wrong_shape")
+            raise SessionError(
+                f"{name}/{key}: expected numbers of shape {shape or '(units,)'}, got {array.dtype} {array.shape}",
+                reason="wrong_shape",
+            )
         with damage_named(f"{name}/{key}"):
             return np.asarray(self.resolve(f"{name}/{key}")[()])
 
@@ -197,8 +215,10 @@ def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
     pictures = [as_array(place) for place in places]
     shapes = sorted({picture.shape for picture in pictures})
     if len(shapes) != 1 or len(shapes[0]) < 2 or axis:
-        message = f"{group.name}: expected pictures of one shape, and source.time_axis 0; got shapes {shapes}"
-        raise SessionError(message, reason="unequal_shapes")
+        raise SessionError(
+            f"{group.name}: expected pictures of one shape, and source.time_axis 0; got shapes {shapes}",
+            reason="unequal_shapes",
+        )
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         return np.stack([picture.read(0, picture.shape[0]) for picture in pictures[start:stop]])
@@ -209,8 +229,10 @@ def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
 def _intervals(start: RecordedArray, stop: RecordedArray) -> RecordedArray:
     """Start and stop of each row of an intervals table, shape (rows, 2), seconds."""
     if len(start.shape) != 1 or start.shape != stop.shape:
-        message = f"expected start_time and stop_time of one length, got shapes {start.shape} and {stop.shape}"
-        raise SessionError(message, reason="unequal_length")
+        raise SessionError(
+            f"expected start_time and stop_time of one length, got shapes {start.shape} and {stop.shape}",
+            reason="unequal_length",
+        )
     return RecordedArray(
         (start.shape[0], 2),
         np.dtype(np.float64),
@@ -223,6 +245,7 @@ def _number(place: Any, key: str, default: float | None) -> float:
     with damage_named(f"{place.name}, attribute {key}"):
         value = place.attrs.get(key, default)
     if not np.isscalar(value) or isinstance(value, (str, bytes)):
-        message = f"{place.name}: attribute {key!r}: expected a number, got {value!r:.40}"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError(
+            f"{place.name}: attribute {key!r}: expected a number, got {value!r:.40}", reason="wrong_type"
+        )
     return float(value)  # type: ignore[arg-type]

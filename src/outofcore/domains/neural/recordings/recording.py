@@ -63,8 +63,10 @@ class Recording:
         try:
             found = flat(self.array(column), f"source.units: {column!r}: expected an entry for each neuron")
         except KeyError:
-            message = f"source.units: no array {column!r} for the neurons; there are {', '.join(self.names())}"
-            raise SessionError(message, reason="missing_field") from None
+            raise SessionError(
+                f"source.units: no array {column!r} for the neurons; there are {', '.join(self.names())}",
+                reason="missing_field",
+            ) from None
         return found.read(0, found.shape[0])
 
     def clock(self, name: str, count: int) -> RecordedArray | None:
@@ -117,8 +119,10 @@ def joined(field: str, name: str, arrays: Sequence[RecordedArray]) -> RecordedAr
     """Arrays end to end; raises SessionError if they differ in more than their length."""
     shapes = sorted({array.shape[1:] for array in arrays})
     if len(shapes) > 1:
-        message = f"names.{field} = {name!r}: expected arrays that differ along time alone, got rows of {shapes}"
-        raise SessionError(message, reason="unequal_shapes")
+        raise SessionError(
+            f"names.{field} = {name!r}: expected arrays that differ along time alone, got rows of {shapes}",
+            reason="unequal_shapes",
+        )
     return concatenated(arrays)
 
 
@@ -126,8 +130,7 @@ def find_vector(recording: Recording, field: str, name: str) -> RecordedArray:
     """A vector, possibly stored as a column or row. Raises as :func:`find_array`."""
     array, expected = find_array(recording, field, name), f"names.{field} = {name!r}: expected a vector"
     if sum(size != 1 for size in array.shape) > 1:  # also an empty matrix
-        message = f"{expected}, got shape {array.shape}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError(f"{expected}, got shape {array.shape}", reason="wrong_shape")
     return flat(array, expected)
 
 
@@ -167,6 +170,5 @@ def checked(array: RecordedArray, field: str, name: str) -> RecordedArray:
     """The array, if it is one of numbers or words; raises SessionError."""
     if not array.shape or array.dtype.kind not in "biufSUOT":
         what = f"a single value of {array.dtype}" if not array.shape else f"values of {array.dtype}"
-        message = f"names.{field} = {name!r}: expected an array of numbers, got {what}"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError(f"names.{field} = {name!r}: expected an array of numbers, got {what}", reason="wrong_type")
     return array

@@ -50,8 +50,7 @@ class ZarrRecording(Recording):
     def array(self, name: str, axis: int = 0) -> RecordedArray:
         found: Any = self._group[name.strip("/")]
         if not isinstance(found, zarr.Array):
-            message = f"{name!r} is a group; name one of its arrays"
-            raise SessionError(message, reason="wrong_type")
+            raise SessionError(f"{name!r} is a group; name one of its arrays", reason="wrong_type")
         chunks = self._chunks(found)
         guard_size(found.name, found.shape, found.nbytes, sum(chunks.values()))
         return written(sliced(found, axis, found.name), unwritten(found.shape, found.chunks, axis, chunks), found.name)

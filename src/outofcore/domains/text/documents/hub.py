@@ -46,8 +46,9 @@ def open_raw(section: TextSection) -> list[RawFile]:
     try:
         dataset = Dataset.model_validate(parse_yaml(file.path.read_text(encoding="utf-8")))
     except ValueError as error:
-        message = f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
-        raise ParamsError(message) from error
+        raise ParamsError(
+            f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
+        ) from error
     return [HubFile(file.name, file.path, file.bytes, section.source.text_column, dataset)]
 
 
@@ -77,12 +78,14 @@ class RecordsFile(RawFile):
     def _texts(self) -> Iterator[bytes | None]:
         for number, record in enumerate(self._read()):
             if not isinstance(record, Mapping):
-                message = f"text.raw: expected records with a column {self.column!r}, got {reprlib.repr(record)}"
-                raise ParamsError(message)
+                raise ParamsError(
+                    f"text.raw: expected records with a column {self.column!r}, got {reprlib.repr(record)}"
+                )
             if not number and self.column not in record and value_of(record, self.column) is None:
                 columns = ", ".join(map(str, record))
-                message = f"text.source.text_column: expected a column of the dataset ({columns}), got {self.column!r}"
-                raise ParamsError(message)
+                raise ParamsError(
+                    f"text.source.text_column: expected a column of the dataset ({columns}), got {self.column!r}"
+                )
             text = value_of(record, self.column)
             yield text.encode("utf-8", "surrogatepass") if isinstance(text, str) else None
 
@@ -93,8 +96,7 @@ class RecordsFile(RawFile):
             raise
         except Exception as error:  # else some errors would pass for a damaged file, which is skipped
             why = " ".join(f"{type(error).__name__}: {error}".split())
-            message = f"text.raw: the dataset cannot be read any further: {why}"
-            raise RawInputError(message) from error
+            raise RawInputError(f"text.raw: the dataset cannot be read any further: {why}") from error
 
     def _records(self) -> Iterable[Any]:
         raise NotImplementedError
@@ -110,14 +112,14 @@ class GivenRecords(RecordsFile):
     def of(cls, records: object, column: str) -> Self:
         """Check that records can be read, again in each epoch."""
         if not isinstance(records, Iterable):
-            message = f"raw: expected a file, a folder, or what iterates over records, got {reprlib.repr(records)}"
-            raise ParamsError(message)
+            raise ParamsError(
+                f"raw: expected a file, a folder, or what iterates over records, got {reprlib.repr(records)}"
+            )
         if isinstance(records, Iterator):
-            message = (
+            raise ParamsError(
                 f"raw: expected records that can be read again in each epoch, got a {type(records).__name__}, which "
                 "can be read once; give a dataset, a list, or an object whose __iter__ starts over"
             )
-            raise ParamsError(message)
         return cls("records", Path(), 0, column, records)
 
     def _records(self) -> Iterable[Any]:
@@ -141,8 +143,7 @@ class HubFile(RecordsFile):
                 streaming=True,
             )
         except (FileNotFoundError, ValueError, ConnectionError) as error:
-            message = f"text.raw: {self.path}: {' '.join(str(error).split())}"
-            raise ParamsError(message) from error
+            raise ParamsError(f"text.raw: {self.path}: {' '.join(str(error).split())}") from error
         return records
 
 

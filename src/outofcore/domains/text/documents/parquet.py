@@ -41,16 +41,18 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArra
     try:
         file = pa.ipc.open_stream(member.stream) if arrow else _opened(member)
     except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
-        message = f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
-        raise RawInputError(message) from error
+        raise RawInputError(
+            f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise _damage(member.name, error) from error
     schema = file.schema if arrow else file.schema_arrow
     path = [column] if column in schema.names else column.split(".")
     if not _is_text(_type_at(schema, path)):
         columns = ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"
-        message = f"text.source.text_column: expected a column {column!r} of strings; there are {columns}"
-        raise DamagedInput(message, "no_column")
+        raise DamagedInput(
+            f"text.source.text_column: expected a column {column!r} of strings; there are {columns}", "no_column"
+        )
     row = 0
     try:
         pieces = _batches(file, path) if arrow else _pieces(file, member, path)

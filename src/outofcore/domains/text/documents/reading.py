@@ -192,8 +192,9 @@ class OpenMember:
         if name.endswith(".txt"):
             return "text"
         if name.endswith(TABLES) or head.startswith(TABLE_MARKS):
-            message = f"text.raw: {self._member.name} is a table; save it as .parquet, or a document per line as .jsonl"
-            raise RawInputError(message)
+            raise RawInputError(
+                f"text.raw: {self._member.name} is a table; save it as .parquet, or a document per line as .jsonl"
+            )
         if name.endswith(TOKENS):
             message = f"text.raw: {self._member.name} is no text; tokens in a file are read as they are: "
             message += f'outofcore.open_tokens("{self._member.name}", "uint16")'

@@ -68,11 +68,10 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
     chunks = filter(None, sample(section, files))
     first = next(chunks, None)
     if first is None:
-        message = (
+        raise ParamsError(
             f"text.raw: no text to learn a tokenizer from in {len(files)} files, expected documents in UTF-8; tokens "
             "that are in a file already become a store by outofcore.write_store"
         )
-        raise ParamsError(message)
     learn = _bpe if section.tokenizer.kind == "bpe" else _characters
     with Bar() as bar:
         text: str = learn(_shown(chain([first], chunks), files, bar), section).to_str()
@@ -154,14 +153,14 @@ def _gpt2(section: TextSection) -> str:
     found = next((pair for pair in pairs if all(path.is_file() for path in pair)), None)
     if found is None:
         wanted = ", or ".join(" and ".join(names) for names in GPT2_FILES)
-        message = f"text.tokenizer.given: expected a folder with {wanted}, found no such pair in {folder}"
-        raise ParamsError(message)
+        raise ParamsError(f"text.tokenizer.given: expected a folder with {wanted}, found no such pair in {folder}")
     encoder, merges = map(str, found)
     try:
         tokenizer = _byte_level(models.BPE.from_file(encoder, merges))
     except Exception as error:
-        message = f"text.tokenizer.given: expected GPT-2's {found[0].name} and {found[1].name} in {folder}, {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(
+            f"text.tokenizer.given: expected GPT-2's {found[0].name} and {found[1].name} in {folder}, {error}"
+        ) from error
     known = [token for token in section.source.tokens if tokenizer.token_to_id(token) is not None]
     tokenizer.add_special_tokens(known)
     text: str = tokenizer.to_str()
@@ -176,8 +175,7 @@ def _given(section: TextSection) -> str:
         tokenizers.Tokenizer.from_str(text)
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     except Exception as error:
-        message = f"text.tokenizer.given: expected a {TOKENIZER_FILE} at {path}, {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"text.tokenizer.given: expected a {TOKENIZER_FILE} at {path}, {error}") from error
 
 
 def _byte_level(model: models.Model) -> tokenizers.Tokenizer:

@@ -65,11 +65,10 @@ class Tokenizer:
         if token is None:
             return None
         if token not in self._vocabulary:
-            message = (
+            raise ParamsError(
                 f"text.source.{place}_of_document: the tokenizer has no token {token!r}; name one of its own, or null "
                 "for none"
             )
-            raise ParamsError(message)
         return self._vocabulary[token]
 
     @cached_property
@@ -183,8 +182,7 @@ def reporting_panics(text: object) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        message = f"tokenizing a text that begins {text!r:.60} ... fails: {error}"
-        raise EncodingError(message) from error
+        raise EncodingError(f"tokenizing a text that begins {text!r:.60} ... fails: {error}") from error
 
 
 def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
@@ -215,14 +213,12 @@ def load_tokenizer(section: TextSection) -> Tokenizer:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        message = (
+        raise ParamsError(
             f"text.tokenizer.path: no tokenizer at {path}; make it with 'dvc repro tokenizer', or outside of a project "
             f"with 'outofcore tokenizer RAW {path}'"
-        )
-        raise ParamsError(message) from error
+        ) from error
     except UnicodeDecodeError as error:
-        message = f"{path}: expected a tokenizer.json, {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{path}: expected a tokenizer.json, {error}") from error
     return _checked(text, section.source.end_of_document, section.source.begin_of_document, str(path))
 
 
@@ -231,8 +227,7 @@ def _checked(text: str, end_of_document: str | None, begin_of_document: str | No
     try:
         tokenizers.Tokenizer.from_str(text)
     except Exception as error:
-        message = f"{path}: expected a tokenizer.json, {error}"
-        raise ParamsError(message) from error
+        raise ParamsError(f"{path}: expected a tokenizer.json, {error}") from error
     tokenizer = Tokenizer(text, end_of_document, begin_of_document)
     _ = tokenizer.end_id, tokenizer.begin_id
     return tokenizer
