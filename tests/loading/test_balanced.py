@@ -124,7 +124,7 @@ def test_reads_neighbouring_entries_together(make_store: MakeStore) -> None:
     batches = open_balanced(store, spec, residency="streamed")
     chunks = [len(set((batch["id"].numpy() // 64).tolist())) for batch in batches]
     assert batches.stats.batches == len(batches)
-    assert batches.readers[0].sampler.pool_chunks(1) >= max(chunks)
+    assert batches.readers[0].sampler.limits(1).chunks >= max(chunks)
 
 
 def test_a_batch_may_have_all_groups(make_store: MakeStore) -> None:
@@ -185,7 +185,7 @@ def test_the_chunks_of_a_batch_are_counted_as_what_its_entries_need(make_store: 
     spec |= {"group": np.arange(len(first)) % PLAYERS, "groups": 4, "entries": 3, "rows": 1}
     batches = open_balanced(make_store(LENGTHS), spec, residency="streamed")
     assert max(len(set((batch["id"].numpy() // 64).tolist())) for batch in batches) == 12
-    assert batches.readers[0].sampler.pool_chunks(1) == 12
+    assert batches.readers[0].sampler.limits(1).chunks == 12
 
 
 def test_an_entry_may_be_the_whole_split(make_store: MakeStore) -> None:
@@ -202,7 +202,7 @@ def test_rows_of_a_long_entry_are_drawn_from_all_of_it(count: int) -> None:
     table = {"group": [0, 1], "first": [0, count * 3], "count": [count, count], "step": [3, 2]}
     arrays = {name: np.array(values) for name, values in table.items()}
     sampler = BalancedSampler(Balanced(**arrays, groups=2, entries=1, rows=64), Windows(count * 6), 0, 4096)
-    rows = sampler.epoch(0).samples(0, 0, 1).reshape(2, 64)
+    rows = next(sampler.pools(0, 0)).draw(0, 1).reshape(2, 64)
     for group in rows:
         first, step = (0, 3) if group[0] < count * 3 else (count * 3, 2)
         places = np.sort((group - first) // step)

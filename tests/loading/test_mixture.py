@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -254,12 +255,12 @@ def test_two_pools_touch_no_more_chunks_than_are_said(make_store: MakeStore, wor
             split, sampler = reader.split, reader.sampler
             origins = np.zeros(split.rows.chunks, np.int64)
             for rank in range(world):
-                epoch, before = sampler.epoch(0), np.empty(0, np.int64)
-                for pool in range(min(epoch.pools, 40)):
-                    first = split.windows.first_rows(epoch.samples(pool, rank, world))
+                limits, before = sampler.limits(world), np.empty(0, np.int64)
+                for pool in islice(sampler.pools(0, 0), 40):
+                    first = split.windows.first_rows(pool.draw(rank, world))
                     chunks = touched(first, 1, split.rows.chunk_rows, origins)
-                    assert len(np.union1d(before, chunks)) <= min(2 * sampler.pool_chunks(world), split.rows.chunks)
-                    assert len(first) <= sampler.pool_samples(world)
+                    assert len(np.union1d(before, chunks)) <= min(2 * limits.chunks, split.rows.chunks)
+                    assert len(first) <= limits.samples
                     before = chunks
 
 
@@ -352,12 +353,14 @@ def test_shares_are_exact_however_many_rows(rows: int) -> None:
     )
     sources = weigh(weights, dict.fromkeys(weights, 1))
     sampler = MixtureSampler(split, sources, "first", 3, 64 if rows < 2**40 else 4, None)
-    epoch, firsts = sampler.epoch(2), np.cumsum([0, *sizes])
+    firsts, size = np.cumsum([0, *sizes]), sampler.lanes * sampler.pool_places
     assert sampler.positions == pytest.approx(9 * rows / 5, rel=1e-4)
-    for pool in (0, epoch.pools // 2, epoch.pools - 2):
-        begin, end = epoch.pool_start(pool), epoch.pool_start(pool + 1)
-        assert [epoch.pool_of(place) for place in (begin, end - 1)] == [pool, pool]
-        samples = epoch.samples(pool, 0, 1)
+    pools = -(-sampler.positions // size)
+    for begin in (0, pools // 2 * size, (pools - 2) * size):
+        pool, same = (next(sampler.pools(2, place)) for place in (begin, begin + size - 1))
+        end = begin + size
+        assert (pool.start, pool.stop) == (same.start, same.stop) == (begin, end)
+        samples = pool.draw(0, 1)
         counts, _ = np.histogram(samples, firsts)
         assert len(np.unique(samples)) == len(samples) == end - begin
         shares = np.array([source.weight for source in sources]) / PLACES

@@ -109,11 +109,10 @@ def test_the_draws_of_a_pool_are_counted_as_those_of_the_heaviest(make_store: Ma
     sampler = open_weighted(make_store(), "half", 20_000).readers[0].sampler
     blocks = np.add.reduceat(np.arange(3000), np.arange(0, 3000, 64))
     heaviest = 20_000 * np.sort(blocks)[-4:].sum() / blocks.sum()
-    said = sampler.pool_samples(world)
+    said = sampler.limits(world).samples
     assert heaviest / world <= said <= heaviest / world + 64
-    for epoch in map(sampler.epoch, range(20)):
-        starts = np.array([epoch.pool_start(pool) for pool in range(epoch.pools + 1)])
-        assert np.diff(starts).max() / world <= said
+    for epoch in range(20):
+        assert max(pool.stop - pool.start for pool in sampler.pools(epoch, 0)) / world <= said
 
 
 @pytest.mark.parametrize("samples", [20, 100, 1000])

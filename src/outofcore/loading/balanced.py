@@ -10,7 +10,9 @@ stretches of an entry.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,9 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
-from outofcore.loading.order import Access, Sampler
 from outofcore.loading.permutation import GOLDEN, key, local_permutation, scaled, shuffle
+from outofcore.loading.sampling import Pool, PoolLimits, Sampler
+from outofcore.loading.split import Split
 from outofcore.loading.windows import Windows
 from outofcore.system.compilation import njit
 
@@ -68,8 +71,6 @@ class Balanced:
 
 class BalancedSampler(Sampler):
     """Draws batches of groups; samples are single rows, or windows that reach back."""
-
-    access: Access = "recurring"
 
     def __init__(
         self,
@@ -132,21 +133,23 @@ class BalancedSampler(Sampler):
         return self.balanced.size  # every rank makes the whole batch and takes its own samples
 
     @property
-    def table_bytes(self) -> int:
-        """Bytes of the entries and their order, and the groups of each batch."""
-        return 7 * self.first.nbytes + 16 * self.batches * self.balanced.groups
-
-    @property
     def near(self) -> int:
         """Entries per block: a multiple of the number drawn at a time."""
         return -(-_NEAR // self.balanced.entries) * self.balanced.entries
 
-    def epoch(self, number: int) -> BalancedEpoch:
-        return BalancedEpoch(self, number)
+    def pools(self, epoch: int, start: int) -> Iterator[Pool]:
+        """A pool is a batch."""
+        groups = np.empty((self.batches, self.balanced.groups), np.int64)
+        turns = np.empty_like(groups)
+        take_turns(self.groups, np.uint64(key(self.seed, epoch, _GROUPS)), groups, turns)
+        orders: dict[tuple[int, int], Ints] = {}
+        size = self.balanced.size
+        for batch in range(start // size, self.batches):
+            drawn = list(zip(groups[batch].tolist(), turns[batch].tolist(), strict=True))
+            yield Pool(batch * size, (batch + 1) * size, partial(self._draw, epoch, batch, drawn, orders))
 
-    def pool_chunks(self, world: int) -> int:
-        """Most chunks per batch: those of the groups with the most."""
-        del world
+    def limits(self, world: int) -> PoolLimits:
+        """Of a batch: the chunks of the groups with the most."""
         of_groups = []
         for start, stop in zip(self.group_starts[:-1], self.group_starts[1:], strict=True):
             low, high = self._spans[0][start:stop], self._spans[1][start:stop]
@@ -157,11 +160,12 @@ class BalancedSampler(Sampler):
                 for at in range(0, stop - start, self.near)
             ]
             of_groups.append(min(int(single), sum(sorted(blocks)[-_BLOCKS - 1 :])))
-        return sum(sorted(of_groups)[-self.balanced.groups :])
-
-    def pool_samples(self, world: int) -> int:
-        """Samples per batch."""
-        return self.balanced.size // world
+        return PoolLimits(
+            samples=self.balanced.size // world,
+            chunks=sum(sorted(of_groups)[-self.balanced.groups :]),
+            # The entries and their order, and the groups of each batch.
+            table_bytes=7 * self.first.nbytes + 16 * self.batches * self.balanced.groups,
+        )
 
     def describe(self) -> dict[str, Any]:
         table = hashlib.blake2b(digest_size=16)
@@ -175,56 +179,39 @@ class BalancedSampler(Sampler):
             "window": [window.length, window.stride, window.mode] if window else None,
         }
 
+    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
+        del split, batch_size, label
+        shape = f"{self.balanced.groups} groups x {self.balanced.entries} entries x {self.balanced.rows} rows"
+        return f"a batch is {shape}, of {self.groups:,} groups with {len(self.first):,} entries"
 
-class BalancedEpoch:
-    """One epoch of :class:`BalancedSampler`; a pool is a batch."""
+    def _draw(
+        self,
+        epoch: int,
+        batch: int,
+        drawn: list[tuple[int, int]],  # groups, and how often each was drawn before
+        orders: dict[tuple[int, int], Ints],  # of the entries of groups that were drawn, kept for their next turns
+        rank: int,
+        world: int,
+    ) -> Ints:
+        """The rows that a rank draws for a batch, entry after entry, group after group; a sample is a row."""
+        entries = np.concatenate([self._entries(epoch, group, turn, orders) for group, turn in drawn])
+        words = _words(len(entries) * (self.balanced.rows + 1), key(self.seed, epoch, _ROWS, batch))
+        places = _places(self.count[entries], self.balanced.rows, words.reshape(len(entries), -1))
+        rows = self.first[entries][:, None] + places * self.step[entries][:, None]
+        return np.asarray(rows.reshape(-1)[rank::world])
 
-    def __init__(self, sampler: BalancedSampler, number: int) -> None:
-        self._sampler = sampler
-        self._words = sampler.seed, number
-        self._groups = np.empty((sampler.batches, sampler.balanced.groups), np.int64)
-        self._turns = np.empty_like(self._groups)
-        take_turns(sampler.groups, np.uint64(key(*self._words, _GROUPS)), self._groups, self._turns)
-        self._orders: dict[tuple[int, int], Ints] = {}
-
-    @property
-    def pools(self) -> int:
-        return self._sampler.batches
-
-    def pool_start(self, pool: int) -> int:
-        """Position at which a batch begins."""
-        return pool * self._sampler.balanced.size
-
-    def pool_of(self, position: int) -> int:
-        """The batch that holds a position."""
-        return position // self._sampler.balanced.size
-
-    def samples(self, pool: int, rank: int, world: int) -> Ints:
-        """The rows that a rank draws for a batch; a sample is a row."""
-        return self._rows(pool)[rank::world]
-
-    def _rows(self, batch: int) -> Ints:
-        """The rows of a batch, entry after entry, group after group."""
-        sampler, shape = self._sampler, self._sampler.balanced
-        pairs = zip(self._groups[batch].tolist(), self._turns[batch].tolist(), strict=True)
-        entries = np.concatenate([self._entries(group, turn) for group, turn in pairs])
-        words = _words(len(entries) * (shape.rows + 1), key(*self._words, _ROWS, batch))
-        places = _places(sampler.count[entries], shape.rows, words.reshape(len(entries), -1))
-        return np.asarray((sampler.first[entries][:, None] + places * sampler.step[entries][:, None]).reshape(-1))
-
-    def _entries(self, group: int, turn: int) -> Ints:
+    def _entries(self, epoch: int, group: int, turn: int, orders: dict[tuple[int, int], Ints]) -> Ints:
         """The entries of a group at its turn."""
-        sampler, each = self._sampler, self._sampler.balanced.entries
-        start = int(sampler.group_starts[group])
-        size = int(sampler.group_starts[group + 1]) - start
-        if size < each:  # all of them, some twice
-            return np.asarray(start + np.arange(each, dtype=np.int64) % size)
-        cycle, place = divmod(turn, size // each)
-        if (group, cycle) not in self._orders:
-            self._orders.pop((group, cycle - 1), None)
-            words = (*self._words, _ENTRIES, group, cycle)
-            self._orders[group, cycle] = local_permutation(size, sampler.near, _BLOCKS * sampler.near, *words)
-        return np.asarray(start + self._orders[group, cycle][place * each : (place + 1) * each])
+        taken, start = self.balanced.entries, int(self.group_starts[group])
+        size = int(self.group_starts[group + 1]) - start
+        if size < taken:  # all of them, some twice
+            return np.asarray(start + np.arange(taken, dtype=np.int64) % size)
+        cycle, place = divmod(turn, size // taken)
+        if (group, cycle) not in orders:
+            orders.pop((group, cycle - 1), None)
+            words = (self.seed, epoch, _ENTRIES, group, cycle)
+            orders[group, cycle] = local_permutation(size, self.near, _BLOCKS * self.near, *words)
+        return np.asarray(start + orders[group, cycle][place * taken : (place + 1) * taken])
 
 
 @njit(nogil=True, cache=True)

@@ -31,9 +31,9 @@ from outofcore.loading.batching import Batching, Span
 from outofcore.loading.device import DeviceStream, split_batches
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Choice
-from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
 from outofcore.loading.residency import Residency, Work
+from outofcore.loading.sampling import Pool, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.workers import Job, Workers
@@ -118,11 +118,11 @@ class SplitReader:
         return self._residency
 
 
-class _Pool:
+class _LoadedPool:
     """A pool of an epoch, and the tasks that take samples from it."""
 
-    def __init__(self, start: int, stop: int) -> None:
-        self.start, self.stop = start, stop  # positions over all ranks
+    def __init__(self, pool: Pool) -> None:
+        self.start, self.stop, self.draw = pool
         self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
         self.read: Job[None]
         self.tasks = 0  # that were submitted
@@ -150,7 +150,7 @@ class SplitEpoch:
         self._batching = batching
         self._workers = workers
         self._positions = reader.sampler.positions
-        self._order = reader.sampler.epoch(number)
+        self._sampler, self._number = reader.sampler, number
         self._dealt = math.gcd(batching.world, reader.sampler.lanes)  # ranks that have no lane in common
         self._end = self._positions
         self._phase = reader.split.windows.phase_of(reader.seed, number)
@@ -163,7 +163,7 @@ class SplitEpoch:
         span = next(spans, None)
         if span is None:
             return
-        pools = self._pools(self._order.pool_of(start))
+        pools = self._pools(start)
         pool = next(pools)
         while span is not None:
             group = [span]
@@ -177,38 +177,34 @@ class SplitEpoch:
                 begin, pool = pool.stop, next(pools)
             yield self._submit(pool, self._make, pool, begin, end, size, before, group)
 
-    def _pools(self, number: int) -> Iterator[_Pool]:
-        """Pools from this one on; the next one is read from the moment at which this one is taken up."""
-        used, pool = None, self._read_later(number, None)
-        while True:
-            number += 1
-            following = self._read_later(number, used) if number < self._order.pools else None
-            yield pool
-            if following is None:
-                return
-            used, pool = pool, following
+    def _pools(self, start: int) -> Iterator[_LoadedPool]:
+        """Pools from that of a position on; the next one is read from the moment at which this one is taken up."""
+        used: _LoadedPool | None = None
+        before: _LoadedPool | None = None
+        for drawn in self._sampler.pools(self._number, start):
+            pool = _LoadedPool(drawn)
+            pool.read = self._workers.pools.submit(self._read, pool, used)
+            if before is not None:
+                yield before
+            used, before = before, pool
+        if before is not None:
+            yield before
 
-    def _read_later(self, number: int, used: _Pool | None) -> _Pool:
-        """A pool that is read once another one, of which all tasks were submitted, is used up."""
-        pool = _Pool(self._order.pool_start(number), self._order.pool_start(number + 1))
-        pool.read = self._workers.pools.submit(self._read, pool, number, used)
-        return pool
-
-    def _read(self, pool: _Pool, number: int, used: _Pool | None) -> None:
+    def _read(self, pool: _LoadedPool, used: _LoadedPool | None) -> None:
         if used is not None:
             for _ in range(used.tasks):
                 used.done.acquire()
             self._residency.release(used.chunks)
             used.first = used.chunks = np.empty(0, np.int64)
         self._go_on()
-        pool.first = self._split.windows.first_rows(self._samples(pool, number), self._phase)
+        pool.first = self._split.windows.first_rows(self._samples(pool), self._phase)
         pool.chunks = self._residency.touched(pool.first)
         for part in [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]:
             part.result()
 
-    def _samples(self, pool: _Pool, number: int) -> Ints:
+    def _samples(self, pool: _LoadedPool) -> Ints:
         """Sample numbers of this rank in a pool; in the last one, also those that fill the last batch."""
-        samples = self._order.samples(number, self._batching.rank % self._dealt, self._dealt)
+        samples = pool.draw(self._batching.rank % self._dealt, self._dealt)
         end = self._end if pool.stop == self._positions else pool.stop
         if end == pool.stop and self._dealt == self._batching.world:
             return samples
@@ -226,11 +222,11 @@ class SplitEpoch:
         if self._workers.closed:
             raise CancelledError
 
-    def _submit(self, pool: _Pool, work: Callable[..., Any], *arguments: Any) -> Job[Any]:
+    def _submit(self, pool: _LoadedPool, work: Callable[..., Any], *arguments: Any) -> Job[Any]:
         pool.tasks += 1
         return self._workers.batches.submit(work, *arguments)
 
-    def _gather(self, pool: _Pool, begin: int, end: int, size: int, before: Job[_Gathered] | None) -> _Gathered:
+    def _gather(self, pool: _LoadedPool, begin: int, end: int, size: int, before: Job[_Gathered] | None) -> _Gathered:
         """Copy the samples at these positions of a pool, behind those that were copied before."""
         try:
             pool.read.result()
@@ -247,7 +243,7 @@ class SplitEpoch:
             pool.done.release()
 
     def _make(
-        self, pool: _Pool, begin: int, end: int, size: int, before: Job[_Gathered] | None, spans: list[Span]
+        self, pool: _LoadedPool, begin: int, end: int, size: int, before: Job[_Gathered] | None, spans: list[Span]
     ) -> Group:
         """Gather the last samples of a group, and make its batches."""
         gathered = self._gather(pool, begin, end, size, before)

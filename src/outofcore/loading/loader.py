@@ -47,9 +47,9 @@ from outofcore.loading.memory import (
     read_together,
     stored_bytes,
 )
-from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
-from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle
+from outofcore.loading.order import LANES, PlainSampler, Shuffle
+from outofcore.loading.sampling import Sampler
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split, reading
 from outofcore.loading.transform import Transform
@@ -304,7 +304,9 @@ def loader(
             raise ParamsError(
                 f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             )
-    mixing = [mixing_line(*pair, batch_size, label) for pair in pairs]
+        if label is not None:
+            opened.sequences[label]  # an unknown one is an error, even if the order ignores it
+    mixing = [sampler.mixing(opened, batch_size, label) for opened, sampler in pairs]
 
     def estimate(samples: Sequence[SampleBytes]) -> list[Needs]:
         return read_together(

@@ -14,8 +14,8 @@ from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.batch_memory import Recyclers, SampleBytes, loose_bytes
 from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve, staged_chunks
-from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
+from outofcore.loading.sampling import Access, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
 from outofcore.settings.hardware import usable_memory
@@ -184,20 +184,21 @@ def measure(
 ) -> Needs:
     """What one of ``world`` ranks needs to read a split."""
     own = -(-batch_size // world)
-    dealt = math.gcd(world, sampler.lanes)
+    limits = sampler.limits(math.gcd(world, sampler.lanes))
     mask = split.sequences.mask
-    tables = sampler.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
+    tables = limits.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
     rows = split.rows
+    chunks = rows.chunks if split.used is None else len(split.used)
     held = sorted(array.held_bytes for array in rows.arrays)
     kept = sum(held) + 2 * sum(held[-threads:])  # one that is being decoded is there encoded and decoded besides
     return Needs(
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
-        chunks=rows.chunks if split.used is None else len(split.used),
+        chunks=chunks,
         unused=0 if split.used is None else rows.chunks - len(split.used),
         pool_blocks=pool_blocks,
-        pool_chunks=sampler.pool_chunks(dealt),
-        pool_samples=sampler.pool_samples(dealt),
+        pool_chunks=chunks if limits.chunks is None else limits.chunks,
+        pool_samples=limits.samples,
         batch_size=batch_size,
         batch=own * (sample.rows + sample.tensors),
         made=sample.thread(own),
@@ -205,7 +206,7 @@ def measure(
         map_held=sample.map_held(own),
         tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
         kept=kept,
-        opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
+        opening=tables + (split.sequences.extents_bytes if _reads_extents(split, weights=limits.by_sequence) else 0),
         threads=threads,
         decoding=max(array.decoding for array in rows.fields.values()),
         fetching=max(array.fetching for array in rows.arrays),
@@ -213,8 +214,8 @@ def measure(
         local=split.local,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
-        sources=sampler.source_count,
-        pool_weights=sampler.pool_weights,
+        sources=limits.sources,
+        pool_weights=limits.weights,
     )
 
 
@@ -238,9 +239,9 @@ def read_together(needs: Sequence[Needs]) -> list[Needs]:
     ]
 
 
-def _reads_extents(split: Split, sampler: Sampler) -> bool:
+def _reads_extents(split: Split, *, weights: bool) -> bool:
     window, columns = split.windows.window, split.columns.bytes > 0
-    return bool(split.selects) or columns or sampler.of_sequences or (window is not None and window.by_sequence)
+    return bool(split.selects) or columns or weights or (window is not None and window.by_sequence)
 
 
 def stored_bytes(split: Split) -> SampleBytes:

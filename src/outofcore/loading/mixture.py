@@ -12,9 +12,10 @@ An epoch ends before a source would repeat (``"first"``), or once every source w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -23,8 +24,9 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
-from outofcore.loading.order import LANES, VERSION, EpochOrder, PlainSampler, Sampler
+from outofcore.loading.order import LANES, VERSION, EpochOrder, PlainSampler
 from outofcore.loading.permutation import key, shuffle_runs
+from outofcore.loading.sampling import Pool, PoolLimits, Sampler
 from outofcore.loading.split import Split, windows_of
 from outofcore.system.compilation import njit
 
@@ -83,6 +85,8 @@ def _fraction(name: str, weight: object) -> Fraction:
 class MixtureSampler(Sampler):
     """Draws from several sources in fixed shares."""
 
+    access = "pools"
+
     def __init__(
         self,
         split: Split,
@@ -96,7 +100,7 @@ class MixtureSampler(Sampler):
         if MOST_LANES % lanes:
             refuse("lanes", f"a divisor of {MOST_LANES}, where sources are mixed by weights", lanes)
         self._lanes = lanes
-        self.sources, self.source_count = tuple(sources), len(sources)
+        self.sources = tuple(sources)
         self.seed = seed
         self._stop = stop
         self._windows = split.windows
@@ -143,25 +147,24 @@ class MixtureSampler(Sampler):
     def positions(self) -> int:
         return self.lanes * self.places
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the schedule, and of the tables of each source."""
+    def pools(self, epoch: int, start: int) -> Iterator[Pool]:
+        passes = _Passes(self, epoch)
+        for begin in range(start // self.lanes // self.pool_places * self.pool_places, self.places, self.pool_places):
+            end = min(begin + self.pool_places, self.places)
+            yield Pool(self.lanes * begin, self.lanes * end, partial(passes.samples, begin, end))
+
+    def limits(self, world: int) -> PoolLimits:
+        spans, drawn, chunks = self._spans(), 0, 0
+        for span, plain, own_chunks in zip(spans, self.plain, self._chunks, strict=True):
+            drawn += span // world + 2 * plain.pool_samples(world)  # samples of the source's pools
+            chunks += -(-min(own_chunks, plain.span_chunks(span, world)) // 2)  # half of those of two pools
         tables = self._windows.bytes + sum(plain.table_bytes for plain in self.plain)
-        return self.schedule.nbytes + self._before.nbytes + tables
-
-    def epoch(self, number: int) -> MixtureEpoch:
-        return MixtureEpoch(self, number)
-
-    def pool_chunks(self, world: int) -> int:
-        """Half of the chunks that two pools in succession need at most."""
-        each = zip(self._spans(), self.plain, self._chunks, strict=True)
-        return sum(-(-min(chunks, plain.span_chunks(span, world)) // 2) for span, plain, chunks in each)
-
-    def pool_samples(self, world: int) -> int:
-        """Samples of a pool, and those of the sources' pools that it draws from."""
-        each = zip(self._spans(), self.plain, strict=True)
-        sources = sum(span // world + 2 * plain.pool_samples(world) for span, plain in each)
-        return self.lanes * self.pool_places // world + sources
+        return PoolLimits(
+            samples=self.lanes * self.pool_places // world + drawn,
+            chunks=chunks,
+            table_bytes=self.schedule.nbytes + self._before.nbytes + tables,
+            sources=len(self.sources),
+        )
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -172,6 +175,10 @@ class MixtureSampler(Sampler):
             "samples": self.positions,
             "each": [plain.describe() for plain in self.plain],
         }
+
+    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
+        del split, batch_size, label
+        return f"{self.positions:,} samples of {len(self.sources)} sources"
 
     def report(self) -> list[str]:
         """A line on each source: its share, and how often an epoch reads it."""
@@ -224,8 +231,8 @@ class MixtureSampler(Sampler):
         """Places per lane in a pool: so few that two of them draw from two average pools of a source at most."""
         most = sum(plain.pool_samples(1) for plain in self.plain) // self.lanes // 2
         for plain, weight in zip(self.plain, self._weights.tolist(), strict=True):
-            if plain.pools > 1:
-                most = min(most, (plain.positions // plain.pools // self.lanes - _APART) * PLACES // (2 * weight))
+            if plain.pool_count > 1:
+                most = min(most, (plain.positions // plain.pool_count // self.lanes - _APART) * PLACES // (2 * weight))
         return max(1, most // TOGETHER) * TOGETHER
 
     def _spans(self) -> list[int]:
@@ -233,32 +240,22 @@ class MixtureSampler(Sampler):
         return [self.lanes * (2 * self.pool_places * weight // PLACES + _APART) for weight in self._weights.tolist()]
 
 
-class MixtureEpoch:
-    """One epoch of :class:`MixtureSampler`."""
+class _Passes:
+    """The passes through sources that an epoch draws from, with the orders and samples that its last pool used."""
 
     def __init__(self, sampler: MixtureSampler, number: int) -> None:
         self._sampler = sampler
         self._number = number
-        # Orders, and samples of their pools, that the last pool drew from.
         self._orders: dict[tuple[int, ...], EpochOrder] = {}
-        self._held: dict[tuple[int, ...], Ints] = {}
+        self._samples: dict[tuple[int, ...], Ints] = {}
 
-    @property
-    def pools(self) -> int:
-        return -(-self._sampler.places // self._sampler.pool_places)
-
-    def pool_start(self, pool: int) -> int:
-        return self._sampler.lanes * min(pool * self._sampler.pool_places, self._sampler.places)
-
-    def pool_of(self, position: int) -> int:
-        return min(position // (self._sampler.lanes * self._sampler.pool_places), self.pools - 1)
-
-    def samples(self, pool: int, rank: int, world: int) -> Ints:
-        sampler, orders, before = self._sampler, self._orders, self._held
-        self._orders, self._held = {}, {}
-        begin, end = (self.pool_start(each) // sampler.lanes for each in (pool, pool + 1))
+    def samples(self, begin: int, end: int, rank: int, world: int) -> Ints:
+        """Sample numbers of a rank at these places of the lanes."""
+        sampler, orders, before = self._sampler, self._orders, self._samples
+        self._orders, self._samples = {}, {}
         lanes = range(rank, sampler.lanes, world)
         out = np.empty((end - begin, len(lanes)), np.int64)
+        pool = begin // sampler.pool_places
         for column, lane in enumerate(lanes):
             sources = sampler.at(lane, begin, end)
             shuffle_runs(sources, TOGETHER, np.uint64(key(sampler.seed, self._number, _TOGETHER, pool, lane)))
@@ -296,10 +293,10 @@ class MixtureEpoch:
             pool = order.pool_of(element * lanes + own_lane)
             rank, begin = own_lane % world, order.pool_start(pool)
             name = (source, number, pool, rank)
-            if name not in self._held:
-                self._held[name] = before[name] if name in before else order.samples(pool, rank, world)
+            if name not in self._samples:
+                self._samples[name] = before[name] if name in before else order.samples(pool, rank, world)
             # The lane of a position in the epoch is another one in the pool, which begins anywhere.
-            own = self._held[name][((own_lane - begin) % lanes - (rank - begin) % world) // world :: lanes // world]
+            own = self._samples[name][((own_lane - begin) % lanes - (rank - begin) % world) // world :: lanes // world]
             start = element + (own_lane - begin) // lanes
             drawn.append(own[start : start + count])
             first, count = first + len(drawn[-1]), count - len(drawn[-1])

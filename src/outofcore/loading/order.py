@@ -10,23 +10,22 @@ reach back by their last rows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.loading.mixing import distinct, label_note
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
+from outofcore.loading.sampling import Pool, PoolLimits, Sampler
+from outofcore.loading.split import Split
 from outofcore.loading.windows import Windows
 from outofcore.system.compilation import kernel
 
 Ints = npt.NDArray[np.int64]
 Shuffle = Literal["blocks", "full"] | bool
-
-Access = Literal["pools", "recurring", "anywhere"]
-"""How chunks are used: pool by pool, each once per epoch; again and again; or all at any time."""
 
 LANES = 16
 VERSION = 2
@@ -36,71 +35,6 @@ VERSION = 2
 WINDOW_BLOCK_CHUNKS = 4
 
 _SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # purpose of a key
-
-
-class Epoch(Protocol):
-    """The samples of one epoch, over all ranks, pool by pool."""
-
-    @property
-    def pools(self) -> int:
-        """Number of pools."""
-        ...
-
-    def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins; for ``pools``, the end of the epoch."""
-        ...
-
-    def pool_of(self, position: int) -> int:
-        """The pool that holds a position."""
-        ...
-
-    def samples(self, pool: int, rank: int, world: int) -> Ints:
-        """Sample numbers at positions p of a pool with ``p % world == rank``; ``world`` divides the lanes."""
-        ...
-
-
-class Sampler(ABC):
-    """A way of sampling a split."""
-
-    access: Access = "pools"
-    source_count = 1
-    of_sequences = False  # whether samples are drawn by a column of the sequences
-    pool_weights = 0  # most weights that are read to draw the samples of a pool
-
-    @property
-    @abstractmethod
-    def positions(self) -> int:
-        """Samples per epoch."""
-
-    @property
-    @abstractmethod
-    def lanes(self) -> int:
-        """Lanes to which positions are dealt in turn."""
-
-    @property
-    @abstractmethod
-    def table_bytes(self) -> int:
-        """Bytes held throughout."""
-
-    @abstractmethod
-    def epoch(self, number: int) -> Epoch:
-        """The samples of one epoch."""
-
-    @abstractmethod
-    def pool_chunks(self, world: int) -> int:
-        """Most chunks that one of ``world`` ranks, a divisor of the lanes, needs for a pool."""
-
-    @abstractmethod
-    def pool_samples(self, world: int) -> int:
-        """Most samples that one of ``world`` ranks, a divisor of the lanes, has in a pool."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """What determines the order apart from store and seed, compared with that of a saved state."""
-
-    def report(self) -> list[str]:
-        """Lines for the user."""
-        return []
 
 
 class PlainSampler(Sampler):
@@ -141,7 +75,7 @@ class PlainSampler(Sampler):
         return self.windows.bytes + 8 * self.begins.nbytes
 
     @property
-    def pools(self) -> int:
+    def pool_count(self) -> int:
         """Pools of an epoch whose first block is a whole one."""
         return -(-(len(self.blocks(0)) - 1) // self.pool_blocks)
 
@@ -159,6 +93,16 @@ class PlainSampler(Sampler):
         """The samples of an epoch, in the order of another seed if one is given."""
         return EpochOrder(self, self._seed if seed is None else seed, number)
 
+    def pools(self, epoch: int, start: int) -> Iterator[Pool]:
+        order = self.epoch(epoch)
+        for pool in range(order.pool_of(start), order.pools):
+            yield Pool(order.pool_start(pool), order.pool_start(pool + 1), partial(order.samples, pool))
+
+    def limits(self, world: int) -> PoolLimits:
+        return PoolLimits(
+            samples=self.pool_samples(world), chunks=self.pool_chunks(world), table_bytes=self.table_bytes
+        )
+
     def heaviest_pool(self, weights: Ints) -> Ints:
         """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""
         shifts = range(self.block_chunks if self.mixed and len(weights) else 1)
@@ -167,6 +111,7 @@ class PlainSampler(Sampler):
         return max(pools, key=exact_sum, default=np.zeros(0, np.int64))
 
     def pool_samples(self, world: int) -> int:
+        """Most samples that one of ``world`` ranks has in a pool."""
         return -(-int(self.heaviest_pool(np.diff(self.begins)).sum()) // world) + self.lanes
 
     def pool_chunks(self, world: int) -> int:
@@ -198,6 +143,36 @@ class PlainSampler(Sampler):
             "phase": self.windows.phase,
             "lanes": self.lanes,
         }
+
+    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
+        """How well batches mix, compared with batches drawn from the whole split."""
+        if not self.positions:
+            return f"no samples, so no batches: {self._why_empty(split)}"
+        if self.shuffle is False:
+            return "samples in the order of the store"
+        draws, order = min(batch_size, self.positions), self.epoch(0)
+        kinds = len(self.blocks(0)) - 1, max(1, split.sequences.selected)
+        best = [distinct(kind, draws) for kind in kinds]
+        blocks, sequences = best
+        if self.mixed:  # each lane contributes its share of an average pool
+            pool = [max(1.0, kind / order.pools) for kind in kinds]
+            blocks, sequences = (self.lanes * distinct(kind / self.lanes, draws / self.lanes) for kind in pool)
+            blocks = min(pool[0], blocks)
+        line = (
+            f"a batch of {batch_size:,} is drawn from {_counted(blocks, 'block')} and "
+            f"{_counted(sequences, 'sequence')}; rows chosen at random would be of {best[0]:,.0f} and {best[1]:,.0f}"
+        )
+        if not label or not self.mixed:
+            return line
+        some = range(0, order.pools, max(1, order.pools // 8))
+        return line + label_note(split, label, map(order.samples, some))
+
+    def _why_empty(self, split: Split) -> str:
+        if not self.windows.rows:
+            return "the split has no rows"
+        if not split.sequences.selected:
+            return f"no sequence of {split.path} is one where {split.selects}"
+        return f"no sequence has the {self.windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
 
     def _most_chunks(self, most: Callable[[Ints], int]) -> int:
         """Most chunks that so many blocks can touch, the number being a function of the ascending sizes of all."""
@@ -300,6 +275,11 @@ def lane_edges(lane: int, lanes: int, size: int) -> tuple[int, int]:
     """Start and end of one of ``lanes`` lanes in a pool of ``size`` samples."""
     each, longer = divmod(size, lanes)
     return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
+
+
+def _counted(count: float, name: str) -> str:
+    whole = max(1, round(count))
+    return f"{whole:,} {name}{'s' if whole > 1 else ''}"
 
 
 @kernel

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import EpochOrder, PlainSampler, Sampler, exact_sum, lane_edges
+from outofcore.loading.order import EpochOrder, PlainSampler, exact_sum, lane_edges
 from outofcore.loading.permutation import deal, key, strata
+from outofcore.loading.sampling import Pool, PoolLimits, Sampler
 from outofcore.loading.split import Split
 
 Ints = npt.NDArray[np.int64]
@@ -50,16 +51,17 @@ class Weighted:
 class WeightedSampler(Sampler):
     """Draws samples by weight, from the pools of plain sampling."""
 
+    access = "pools"
+
     def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted) -> None:
         if split.windows.phase or split.windows.packs or not plain.mixed:
             raise ParamsError(
                 "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
             )
         self.plain, self.weighted = plain, weighted
-        self.pool_weights = plain.pool_samples(1)
         self._weigh = _weigher(split, weighted.column)
-        self.of_sequences = weighted.column not in split.stores[0].rows(split.name, split.part).fields
-        self._table_bytes = split.sequences.extents_bytes if self.of_sequences else 0
+        self._by_sequence = weighted.column not in split.stores[0].rows(split.name, split.part).fields
+        self._weight_bytes = split.sequences.extents_bytes if self._by_sequence else 0
         self._largest = max((float(slab.max()) for _, slab in self._slabs()), default=0.0)
         if self._largest <= 0:
             raise ParamsError(f"column {weighted.column!r} has no positive weight")
@@ -77,30 +79,69 @@ class WeightedSampler(Sampler):
     def lanes(self) -> int:
         return self.plain.lanes
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of plain sampling, a sum per chunk, and the weights of sequences."""
-        return self.plain.table_bytes + self.sums.nbytes + self._table_bytes
+    def pools(self, epoch: int, start: int) -> Iterator[Pool]:
+        order = self.plain.epoch(epoch)
+        starts = self._starts(order)
+        last = bisect_left(starts, self.positions)  # later ones have no positions
+        for pool in range(bisect_right(starts, start, hi=last) - 1, last):
+            size = starts[pool + 1] - starts[pool]
+            yield Pool(starts[pool], starts[pool + 1], partial(self._draw, order, pool, size))
 
-    def epoch(self, number: int) -> WeightedEpoch:
-        return WeightedEpoch(self, self.plain.epoch(number), self.positions)
-
-    def pool_chunks(self, world: int) -> int:
-        """Chunks of a pool: lanes are cut by weight, so a rank may need all of them."""
-        del world
-        return self.plain.pool_chunks(1)
-
-    def pool_samples(self, world: int) -> int:
-        """Draws of the heaviest possible pool."""
+    def limits(self, world: int) -> PoolLimits:
+        """Draws of the heaviest possible pool, and all its chunks: lanes are cut by weight."""
         heaviest = exact_sum(self.plain.heaviest_pool(self.sums))
-        return (self.positions * heaviest // self._total + 2 * self.lanes) // world + self.lanes
+        return PoolLimits(
+            samples=(self.positions * heaviest // self._total + 2 * self.lanes) // world + self.lanes,
+            chunks=self.plain.pool_chunks(1),
+            table_bytes=self.plain.table_bytes + self.sums.nbytes + self._weight_bytes,
+            weights=self.plain.pool_samples(1),
+            by_sequence=self._by_sequence,
+        )
 
     def describe(self) -> dict[str, Any]:
         return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}
 
+    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
+        line = self.plain.mixing(split, batch_size, label)
+        return f"{self.positions:,} draws by {self.weighted.column}; {line}"
+
     def weights(self, samples: Ints) -> Ints:
         """Integer weight of each sample of a range."""
         return self._count(self._weigh(self.plain.windows.first_rows(samples) + self.plain.windows.length - 1))
+
+    def _starts(self, order: EpochOrder) -> list[int]:
+        """Position at which each pool of an epoch begins, and the end."""
+        weights = [exact_sum(self.sums[order.chunks(pool)]) for pool in range(order.pools)]
+        total, before, starts = sum(weights), 0, []
+        for weight in weights:
+            place = self.positions // self.lanes * before // total * self.lanes
+            starts.append(place if before < total else self.positions)
+            before += weight
+        return [*starts, self.positions]
+
+    def _draw(self, order: EpochOrder, pool: int, positions: int, rank: int, world: int) -> Ints:
+        """Sample numbers of a rank at so many positions of a pool."""
+        blocks, sizes = order.pool_blocks(pool)
+        bounds = np.cumsum(np.append(0, sizes))
+        ends = np.empty(bounds[-1], np.int64)  # the only array that is as long as the pool
+        for first, size, place in zip(blocks, sizes, bounds, strict=False):
+            for at in range(0, size, _SLAB):
+                samples = np.arange(first + at, first + min(at + _SLAB, size), dtype=np.int64)
+                ends[place + at : place + at + len(samples)] = self.weights(samples)
+        np.cumsum(ends, out=ends)
+        total = int(ends[-1])
+        lanes = range(rank, self.lanes, world)
+        edges = [lane_edges(lane, self.lanes, positions) for lane in lanes]
+        own = np.cumsum([0, *(last - first for first, last in edges)])
+        drawn = np.empty(own[-1], np.int64)
+        for lane, first, last in zip(lanes, own, own[1:], strict=False):
+            low, high = (total * edge // self.lanes for edge in (lane, lane + 1))
+            drawn[first:last] = strata(low, high, last - first, order.seed, order.number, _DRAW, pool, lane)
+        places = np.searchsorted(ends, drawn, "right")
+        del ends, drawn
+        block = np.searchsorted(bounds, places, "right") - 1
+        places += (blocks - bounds[:-1])[block]
+        return deal(places, own, [key(order.seed, order.number, _SHUFFLE, pool, lane) for lane in lanes])
 
     def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
         if self._largest < _TINY:  # whose reciprocal is infinite
@@ -119,62 +160,6 @@ class WeightedSampler(Sampler):
                     f"column {self.weighted.column!r} has weights that are negative, infinite or no number"
                 )
             yield samples, weights
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedEpoch:
-    """One epoch of :class:`WeightedSampler`."""
-
-    sampler: WeightedSampler
-    order: EpochOrder
-    positions: int
-
-    @property
-    def pools(self) -> int:
-        """Number of pools up to the last one that has positions."""
-        return bisect_left(self._starts, self.positions)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        """Position at which each pool begins, and the end."""
-        weights = [exact_sum(self.sampler.sums[self.order.chunks(pool)]) for pool in range(self.order.pools)]
-        total, before, starts, lanes = sum(weights), 0, [], self.sampler.lanes
-        for weight in weights:
-            starts.append(self.positions // lanes * before // total * lanes if before < total else self.positions)
-            before += weight
-        return [*starts, self.positions]
-
-    def pool_start(self, pool: int) -> int:
-        return self._starts[pool]
-
-    def pool_of(self, position: int) -> int:
-        return bisect_right(self._starts, position, hi=self.pools) - 1
-
-    def samples(self, pool: int, rank: int, world: int) -> Ints:
-        seed, epoch = self.order.seed, self.order.number
-        starts, sizes = self.order.pool_blocks(pool)
-        bounds = np.cumsum(np.append(0, sizes))
-        ends = np.empty(bounds[-1], np.int64)  # the only array that is as long as the pool
-        for start, size, place in zip(starts, sizes, bounds, strict=False):
-            for at in range(0, size, _SLAB):
-                samples = np.arange(start + at, start + min(at + _SLAB, size), dtype=np.int64)
-                ends[place + at : place + at + len(samples)] = self.sampler.weights(samples)
-        np.cumsum(ends, out=ends)
-        total = int(ends[-1])
-        lanes = range(rank, self.sampler.lanes, world)
-        edges = [
-            lane_edges(lane, self.sampler.lanes, self.pool_start(pool + 1) - self.pool_start(pool)) for lane in lanes
-        ]
-        own = np.cumsum([0, *(last - first for first, last in edges)])
-        drawn = np.empty(own[-1], np.int64)
-        for lane, first, last in zip(lanes, own, own[1:], strict=False):
-            low, high = (total * edge // self.sampler.lanes for edge in (lane, lane + 1))
-            drawn[first:last] = strata(low, high, last - first, seed, epoch, _DRAW, pool, lane)
-        places = np.searchsorted(ends, drawn, "right")
-        del ends, drawn
-        block = np.searchsorted(bounds, places, "right") - 1
-        places += (starts - bounds[:-1])[block]
-        return deal(places, own, [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes])
 
 
 def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:

@@ -1,0 +1,82 @@
+"""What a way of sampling states: the pools of each epoch, as sample numbers, and nothing of files, threads or bytes.
+
+To add one, write a module with a subclass of :class:`Sampler`, and the argument of :func:`outofcore.loader` that
+selects it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.loading.split import Split
+
+Ints = npt.NDArray[np.int64]
+
+Access = Literal["pools", "recurring", "anywhere"]
+"""How chunks are used: pool by pool, each once per epoch; again and again; or all at any time."""
+
+
+class Pool(NamedTuple):
+    """Samples of an epoch whose rows are in memory at the same time."""
+
+    start: int  # position of the first
+    stop: int  # position after the last
+    draw: Callable[[int, int], Ints]
+    """Sample numbers, int64, at positions p of the pool with ``p % world == rank``, given ``rank`` and ``world``, a
+    divisor of the lanes. Called in a thread, at most once and in the order of the pools, when the pool before the last
+    one is no longer in use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolLimits:
+    """The most that a rank needs to draw a pool, known before anything is read; the budget follows from it."""
+
+    samples: int  # per pool
+    chunks: int | None = None  # that hold these; None for all of the split
+    table_bytes: int = 0  # held throughout
+    weights: int = 0  # values of a column that are read to draw a pool
+    by_sequence: bool = False  # whether that is a column of the sequences
+    sources: int = 1  # that have blocks of their own
+
+
+class Sampler(ABC):
+    """A way of sampling a split."""
+
+    access: Access = "recurring"
+
+    @property
+    @abstractmethod
+    def positions(self) -> int:
+        """Samples per epoch, over all ranks."""
+
+    @property
+    def lanes(self) -> int:
+        """Lanes to which positions are dealt in turn: ranks whose number divides it draw only their own samples."""
+        return 1
+
+    @abstractmethod
+    def pools(self, epoch: int, start: int) -> Iterator[Pool]:
+        """Pools of an epoch, from that of position ``start`` to the last; all are a function of seed and epoch."""
+
+    def limits(self, world: int) -> PoolLimits:
+        """Limits of one of ``world`` ranks, a divisor of the lanes."""
+        return PoolLimits(samples=-(-self.positions // world))
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What determines the order apart from store and seed, compared with that of a saved state."""
+
+    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
+        """One line for the user on what batches are made of; ``label`` is a column whose values should mix."""
+        del split, batch_size, label
+        return f"{self.positions:,} samples"
+
+    def report(self) -> list[str]:
+        """More lines for the user."""
+        return []
