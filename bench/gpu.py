@@ -57,7 +57,7 @@ def trained(store: Store, preset: str, residency: Any, steps: int) -> dict[str, 
         out, own = Path(name_out), {"device": str(DEVICE), "threads": machine.workers}
         fit(task, batches, val, section.train, name=name, out=out, identity={}, **own)
         run = json.loads((out / "metrics" / name / "train_run.json").read_text(encoding="utf-8"))
-    return {**run, "steps": steps, "residency": batches.readers[0].choice.kind, "preset": preset}
+    return {**run, "steps": steps, "residency": batches.readers[0].plan.kind, "preset": preset}
 
 
 def training_rows(run: dict[str, Any]) -> list[Row]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.memory import READY_GROUPS, Choice, Needs, ResidencyName, choose, in_flight
+from outofcore.loading.memory import READY_GROUPS, MemoryEstimate, ResidencyName, ResidencyPlan, choose, in_flight
 from outofcore.loading.residency import Arena
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows
@@ -20,7 +20,7 @@ from outofcore.store.reader import open_store
 from tests.loading.conftest import MakeStore
 
 CHUNK = 1 << 20
-NEEDS = Needs(
+NEEDS = MemoryEstimate(
     chunk=CHUNK,
     chunks=100,
     pool_blocks=8,
@@ -37,10 +37,10 @@ GROUPS = NEEDS.groups(NEEDS.together)
 PLENTY = 10 * WHOLE
 
 
-def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any], device: str | None = None) -> Choice:
-    [choice] = choose(kind, [replace(NEEDS, **changes)], budget, None if device is None else torch.device(device))
-    assert FIXED + choice.host_chunks * CHUNK <= budget
-    return choice
+def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any], device: str | None = None) -> ResidencyPlan:
+    [plan] = choose(kind, [replace(NEEDS, **changes)], budget, None if device is None else torch.device(device))
+    assert FIXED + plan.host_chunks * CHUNK <= budget
+    return plan
 
 
 @pytest.fixture(autouse=True)
@@ -81,12 +81,12 @@ def test_auto_takes_the_first_that_fits(budget: int, changes: dict[str, Any], de
 def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access: str) -> None:
     budget = int(STREAMED + GROUPS + share * 100 * CHUNK)
     for kind in ("auto", "hybrid"):
-        choice = chosen(kind, budget, {"access": access})  # type: ignore[arg-type]
-        assert choice.kind == "hybrid"
-        assert FIXED + choice.host_chunks * CHUNK > budget - GROUPS - CHUNK
-        stay = choice.host_chunks - NEEDS.slots
-        assert f" {stay}% of " in choice.reason
-        assert choice.pinned_chunks == (0 if access == "recurring" else stay)
+        plan = chosen(kind, budget, {"access": access})  # type: ignore[arg-type]
+        assert plan.kind == "hybrid"
+        assert FIXED + plan.host_chunks * CHUNK > budget - GROUPS - CHUNK
+        stay = plan.host_chunks - NEEDS.slots
+        assert f" {stay}% of " in plan.reason
+        assert plan.pinned_chunks == (0 if access == "recurring" else stay)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_what_does_not_fit_is_refused(
     [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", FIXED)],
 )
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
-    choice = chosen(kind, budget, MAPPABLE)
-    assert (choice.kind, FIXED + choice.host_chunks * CHUNK) == (kind, budget)
+    plan = chosen(kind, budget, MAPPABLE)
+    assert (plan.kind, FIXED + plan.host_chunks * CHUNK) == (kind, budget)
 
 
 def test_what_waits_for_a_device_is_counted() -> None:
@@ -126,8 +126,8 @@ def test_what_waits_for_a_device_is_counted() -> None:
     small = {"chunk": CHUNK // 4, "batch": CHUNK // 32}
     least = replace(NEEDS, **small).fixed + 2 * 3 * CHUNK // 4
     for kind, device in (("device", None), ("device", "cuda"), ("auto", "cuda")):
-        [choice] = choose(kind, [replace(NEEDS, **small, device=True)], least, device and torch.device(device))
-        assert (choice.kind, choice.host_chunks) == ("device", 6)
+        [plan] = choose(kind, [replace(NEEDS, **small, device=True)], least, device and torch.device(device))
+        assert (plan.kind, plan.host_chunks) == ("device", 6)
         with pytest.raises(BudgetError, match="too small"):
             choose(kind, [replace(NEEDS, **small, device=True)], least - 1, device and torch.device(device))
 
@@ -135,13 +135,13 @@ def test_what_waits_for_a_device_is_counted() -> None:
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
     parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
     budget = sum(each.streamed for each in parts) + 60 * CHUNK
-    choices = choose("auto", parts, budget, None)
-    assert [choice.kind for choice in choices] == ["streamed", "ram", "ram"]
-    assert sum(each.fixed + choice.host_chunks * CHUNK for each, choice in zip(parts, choices, strict=True)) <= budget
+    plans = choose("auto", parts, budget, None)
+    assert [plan.kind for plan in plans] == ["streamed", "ram", "ram"]
+    assert sum(each.fixed + plan.host_chunks * CHUNK for each, plan in zip(parts, plans, strict=True)) <= budget
     whole = sum(each.whole for each in parts)
-    assert [choice.kind for choice in choose("ram", parts, whole, None)] == ["ram"] * 3
+    assert [plan.kind for plan in choose("ram", parts, whole, None)] == ["ram"] * 3
     anywhere = [replace(each, access="anywhere") for each in parts]
-    assert [choice.kind for choice in choose("auto", anywhere, whole, None)] == ["ram"] * 3
+    assert [plan.kind for plan in choose("auto", anywhere, whole, None)] == ["ram"] * 3
     with pytest.raises(BudgetError, match="residency 'ram' holds"):
         choose("ram", parts, whole - 1, None)
     with pytest.raises(BudgetError, match="for each of 3 parts"):
@@ -151,17 +151,17 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
 @pytest.mark.parametrize("budget", [STREAMED + GROUPS + 20 * CHUNK, WHOLE, WHOLE + GROUPS - 1, WHOLE + GROUPS])
 def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""
-    choice = chosen("auto", budget, {})
-    assert choice.pinned_chunks >= 20
-    assert in_flight([NEEDS], [choice], budget)[:2] == (NEEDS.threads + READY_GROUPS, NEEDS.together)
+    plan = chosen("auto", budget, {})
+    assert plan.pinned_chunks >= 20
+    assert in_flight([NEEDS], [plan], budget)[:2] == (NEEDS.threads + READY_GROUPS, NEEDS.together)
 
 
 def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:
     parts, groups = [NEEDS, replace(NEEDS, batch=2 * NEEDS.batch)], 2 * NEEDS.groups(1)
     least = sum(each.streamed for each in parts)
     for spare in (0, groups // 2, groups, groups + 40 * CHUNK):
-        choices = choose("hybrid", parts, least + spare, None)
-        assert sum(each.pinned_chunks for each in choices) == max(0, spare - groups) // CHUNK
+        plans = choose("hybrid", parts, least + spare, None)
+        assert sum(each.pinned_chunks for each in plans) == max(0, spare - groups) // CHUNK
 
 
 def test_a_smaller_pool_takes_its_share() -> None:

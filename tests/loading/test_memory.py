@@ -18,7 +18,7 @@ import pytest
 from outofcore.errors import BudgetError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import Needs
+from outofcore.loading.memory import MemoryEstimate
 from outofcore.loading.residency import piece_chunks
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
@@ -56,7 +56,7 @@ def test_windows_of_text_keep_the_budget(tokens: Path, memory: int, threads: int
     assert int(ended.stdout) < memory
 
 
-NEEDS = Needs(
+NEEDS = MemoryEstimate(
     chunk=1 << 20,
     chunks=100,
     pool_blocks=4,

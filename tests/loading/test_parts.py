@@ -130,5 +130,5 @@ def test_the_budget_is_shared(make_store: MakeStore) -> None:
     with pytest.raises(BudgetError, match=r"each of 3 parts.*least that works is [\d.]+ kB"):
         open_parts(make_store, memory="20kB")
     roomy = open_parts(make_store, memory="1MiB")
-    assert {reader.choice.kind for reader in roomy.readers} == {"ram"}
+    assert {reader.plan.kind for reader in roomy.readers} == {"ram"}
     assert len(listed(open_parts(make_store, memory="300kB", last="drop"))) == 63

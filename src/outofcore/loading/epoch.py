@@ -30,7 +30,7 @@ from outofcore.loading.batch_memory import Recyclers, joined_slabs
 from outofcore.loading.batching import Batching, Span
 from outofcore.loading.device import DeviceStream, split_batches
 from outofcore.loading.gather import BatchBuffer
-from outofcore.loading.memory import Choice
+from outofcore.loading.memory import ResidencyPlan
 from outofcore.loading.permutation import key, random_words
 from outofcore.loading.residency import Residency, Work
 from outofcore.loading.sampling import Pool, Sampler
@@ -67,7 +67,7 @@ class SplitReader:
         split: Split,
         sampler: Sampler,
         seed: int,
-        choice: Choice,
+        plan: ResidencyPlan,
         stream: DeviceStream,
         recyclers: Recyclers,
         slab: int = 0,  # samples for which the reading is called at a time, whose tensors are copied; 0: all
@@ -75,7 +75,7 @@ class SplitReader:
         self.slab = slab
         self.split = split
         self.sampler = sampler
-        self.choice = choice
+        self.plan = plan
         self.seed = seed
         self.stream = stream
         self.recyclers = recyclers
@@ -113,7 +113,7 @@ class SplitReader:
     def _open(self) -> Residency:
         """The residency of this process: after a fork another one, as locks that were held stay locked."""
         if self._residency is None or self._process != os.getpid():
-            residency = self.choice.open(self.split, self.stream, self.recyclers)
+            residency = self.plan.open(self.split, self.stream, self.recyclers)
             self._bytes_before, self._process, self._residency = self.bytes_read, os.getpid(), residency
         return self._residency
 

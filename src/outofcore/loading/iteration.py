@@ -113,7 +113,7 @@ class Loader(IterableDataset[Batch]):
         return sum(self._batching.batches(0, each.sampler.positions) for each in self.readers)
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{each.split.path} {each.choice.kind}" for each in self.readers)
+        splits = ", ".join(f"{each.split.path} {each.plan.kind}" for each in self.readers)
         return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self._batching.size:,})"
 
     def __reduce__(self) -> NoReturn:

@@ -37,7 +37,7 @@ from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import (
-    Needs,
+    MemoryEstimate,
     ResidencyName,
     blank_bytes,
     choose,
@@ -308,7 +308,7 @@ def loader(
             opened.sequences[label]  # an unknown one is an error, even if the order ignores it
     mixing = [sampler.mixing(opened, batch_size, label) for opened, sampler in pairs]
 
-    def estimate(samples: Sequence[SampleBytes]) -> list[Needs]:
+    def estimate(samples: Sequence[SampleBytes]) -> list[MemoryEstimate]:
         return read_together(
             [
                 measure(*pair, sample, batch_size, pool_blocks, batching.world, threads)
@@ -325,17 +325,17 @@ def loader(
             raise
         samples = [first_bytes(opened) for opened in opened_splits]
     needs = estimate(samples)
-    choices = choose(residency, needs, budget, device_named)
+    plans = choose(residency, needs, budget, device_named)
     for opened in opened_splits:
         opened.columns.read()
     for each in stores:
         each.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
-    flight = in_flight(needs, choices, budget)
+    flight = in_flight(needs, plans, budget)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
-        SplitReader(*pair, seed, choice, stream, recyclers, sample.slab if sample.in_slabs else 0)
-        for pair, choice, sample in zip(pairs, choices, samples, strict=True)
+        SplitReader(*pair, seed, plan, stream, recyclers, sample.slab if sample.in_slabs else 0)
+        for pair, plan, sample in zip(pairs, plans, samples, strict=True)
     ]
     return Loader(
         readers,
@@ -440,9 +440,9 @@ def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batc
         rows = sum(reader.split.windows.rows for reader in readers)
         notes.append(f"{path}: {len(first.split.stores)} stores, {rows:,} rows")
     if len(readers) == 1:
-        notes += [f"{path}: residency {first.choice.kind}: {first.choice.reason} ({limits})", f"{path}: {mixing[0]}"]
+        notes += [f"{path}: residency {first.plan.kind}: {first.plan.reason} ({limits})", f"{path}: {mixing[0]}"]
     else:
-        kinds = Counter(reader.choice.kind for reader in readers)
+        kinds = Counter(reader.plan.kind for reader in readers)
         notes.append(f"{path}: residency {', '.join(f'{kind} of {count}' for kind, count in kinds.items())} ({limits})")
     for reader, line in zip(readers, mixing, strict=True):
         if len(readers) > 1 and not reader.sampler.positions:

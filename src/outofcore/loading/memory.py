@@ -44,7 +44,7 @@ class InFlight(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needs:
+class MemoryEstimate:
     """Least memory that reading a split takes, and where its rows can be."""
 
     chunk: int  # decoded bytes of one chunk of all fields
@@ -150,7 +150,7 @@ class Needs:
         together = next((size for size in sizes if self.flight(groups, size, returns=returns) <= room), 1)
         return InFlight(groups, together, min(groups, self.threads), returns)
 
-    def with_pool(self, blocks: int) -> Needs:
+    def with_pool(self, blocks: int) -> MemoryEstimate:
         """The same needs with a smaller pool."""
         # A pool may hold two short blocks of each source in addition to its full ones, whose number is rounded up.
         share = (blocks + 3 * self.sources - 1) / (self.pool_blocks + 2 * self.sources)
@@ -162,7 +162,7 @@ class Needs:
             pool_weights=int(self.pool_weights * share) + 1 if self.pool_weights else 0,
         )
 
-    def rechunked(self, rows: int) -> Needs:
+    def rechunked(self, rows: int) -> MemoryEstimate:
         """About the needs with chunks of fewer rows, a multiple of 16, and as many blocks in a pool."""
         parts = self.chunk_rows / rows
         chunks = math.ceil(self.chunks * parts)
@@ -181,7 +181,7 @@ class Needs:
 
 def measure(
     split: Split, sampler: Sampler, sample: SampleBytes, batch_size: int, pool_blocks: int, world: int, threads: int
-) -> Needs:
+) -> MemoryEstimate:
     """What one of ``world`` ranks needs to read a split."""
     own = -(-batch_size // world)
     limits = sampler.limits(math.gcd(world, sampler.lanes))
@@ -191,7 +191,7 @@ def measure(
     chunks = rows.chunks if split.used is None else len(split.used)
     held = sorted(array.held_bytes for array in rows.arrays)
     kept = sum(held) + 2 * sum(held[-threads:])  # one that is being decoded is there encoded and decoded besides
-    return Needs(
+    return MemoryEstimate(
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
         chunks=chunks,
@@ -219,8 +219,8 @@ def measure(
     )
 
 
-def read_together(needs: Sequence[Needs]) -> list[Needs]:
-    """Needs of splits that are read together: threads, chunks being decoded and batches in flight are counted once.
+def read_together(needs: Sequence[MemoryEstimate]) -> list[MemoryEstimate]:
+    """Estimates for splits that are read together: threads, decoded chunks and batches in flight are counted once.
 
     The same threads serve all splits, and each batch is of one.
     """
@@ -302,7 +302,7 @@ def _bytes_of(split: Split, rows: dict[str, Any], *, call: bool) -> SampleBytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ResidencyPlan:
     """A residency within a budget, and why it was chosen."""
 
     kind: ResidencyName  # never "auto"
@@ -325,7 +325,9 @@ class Choice:
         return Arena(split.rows, split.windows, self.pool_slots, self.pinned_chunks, split.used, recyclers)
 
 
-def choose(kind: ResidencyName, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
+def choose(
+    kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
+) -> list[ResidencyPlan]:
     """Choose residencies for splits that are read together, or check the user's choice."""
     if len(needs) == 1:
         return [_choose(kind, needs[0], budget, device, needs[0].groups(needs[0].together))]
@@ -336,14 +338,14 @@ def choose(kind: ResidencyName, needs: Sequence[Needs], budget: int, device: tor
     return [_choose(kind, each, share, device, 0) for each, share in zip(needs, shares, strict=True)]
 
 
-def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> InFlight:
+def in_flight(needs: Sequence[MemoryEstimate], plans: Sequence[ResidencyPlan], budget: int) -> InFlight:
     """Batches in flight, within what the residencies leave of the budget."""
-    kept = sum(each.fixed + choice.host_chunks * each.chunk for each, choice in zip(needs, choices, strict=True))
+    kept = sum(each.fixed + plan.host_chunks * each.chunk for each, plan in zip(needs, plans, strict=True))
     flight = max(needs, key=lambda each: each.batches).in_flight(max(0, budget - kept))
     return flight if len(needs) == 1 else flight._replace(together=1)
 
 
-def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
+def divide(budget: int, needs: Sequence[MemoryEstimate]) -> list[int]:
     """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
     shares = [each.streamed for each in needs]
     left = max(0, budget - sum(shares))
@@ -354,7 +356,7 @@ def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
     return [share + left // len(needs) for share in shares] if left else shares
 
 
-def prove(budget: int, needs: Sequence[Needs]) -> None:
+def prove(budget: int, needs: Sequence[MemoryEstimate]) -> None:
     """Raise BudgetError if this budget cannot stream all splits, with the least that can, and what fits this one."""
     least = sum(each.streamed for each in needs)
     if least <= budget:
@@ -394,7 +396,9 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     raise BudgetError(message)
 
 
-def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
+def _choose(
+    kind: ResidencyName, needs: MemoryEstimate, budget: int, device: torch.device | None, groups: int
+) -> ResidencyPlan:
     if kind == "auto":
         return _automatic(needs, budget, device, groups)
     if needs.access == "anywhere" and kind in ("streamed", "hybrid"):
@@ -408,7 +412,7 @@ def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device
                 f"residency 'ram' holds {format_bytes(needs.whole)}, the budget is {format_bytes(budget)}: "
                 "raise memory, or use residency 'auto'"
             )
-        return Choice(kind="ram", pinned_chunks=needs.chunks, reason="as requested")
+        return ResidencyPlan(kind="ram", pinned_chunks=needs.chunks, reason="as requested")
     if kind == "mapped" and not needs.mappable:
         raise StoreError(
             "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
@@ -416,7 +420,7 @@ def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device
         )
     if kind == "mapped":
         _prove_fixed(needs, budget)
-        return Choice(kind=kind, reason="as requested")
+        return ResidencyPlan(kind=kind, reason="as requested")
     if kind == "device":
         _prove_fixed(needs, budget, needs.staged)
         return _on_device(needs, device, "as requested")
@@ -424,10 +428,10 @@ def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device
     if kind == "hybrid":
         pinned = needs.keep(budget, groups)
         return _hybrid(needs, pinned, "as requested; {share:.0%} of the rows stay, in addition to two pools")
-    return Choice(kind="streamed", pool_slots=needs.slots, reason="as requested")
+    return ResidencyPlan(kind="streamed", pool_slots=needs.slots, reason="as requested")
 
 
-def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
+def _automatic(needs: MemoryEstimate, budget: int, device: torch.device | None, groups: int) -> ResidencyPlan:
     size = f"{format_bytes(needs.decoded)} decoded"
     allowed = f"the budget of {format_bytes(budget)}"
     room = available(device) if needs.device else 0
@@ -438,13 +442,13 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
     worthwhile = needs.access != "anywhere" and pinned >= _WORTH_KEEPING * needs.chunks
     # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.
     if needs.whole + (groups if worthwhile else 0) <= budget:
-        return Choice(kind="ram", pinned_chunks=needs.chunks, reason=f"{size} fit {allowed}")
+        return ResidencyPlan(kind="ram", pinned_chunks=needs.chunks, reason=f"{size} fit {allowed}")
     size += " and batches in flight"
     page_cache = usable_memory().value
     if needs.mappable and (needs.access == "anywhere" or needs.decoded <= page_cache):
         _prove_fixed(needs, budget)
         cached = f"{format_bytes(page_cache)} of memory can cache files"
-        return Choice(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {cached}")
+        return ResidencyPlan(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {cached}")
     if needs.access == "anywhere":
         raise BudgetError(
             f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and only uncompressed shards on "
@@ -453,22 +457,22 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
     prove(budget, [needs])
     if worthwhile:
         return _hybrid(needs, pinned, f"{size} exceed {allowed}, which holds {{share:.0%}} of the rows and two pools")
-    return Choice(kind="streamed", pool_slots=needs.slots, reason=f"{size} exceed {allowed}")
+    return ResidencyPlan(kind="streamed", pool_slots=needs.slots, reason=f"{size} exceed {allowed}")
 
 
-def _hybrid(needs: Needs, pinned: int, reason: str) -> Choice:
+def _hybrid(needs: MemoryEstimate, pinned: int, reason: str) -> ResidencyPlan:
     reason = reason.format(share=pinned / max(needs.chunks, 1))
     if needs.access == "recurring":  # recently used chunks are the ones to keep
-        return Choice(kind="hybrid", pool_slots=needs.slots + pinned, reason=reason)
-    return Choice(kind="hybrid", pool_slots=needs.slots, pinned_chunks=pinned, reason=reason)
+        return ResidencyPlan(kind="hybrid", pool_slots=needs.slots + pinned, reason=reason)
+    return ResidencyPlan(kind="hybrid", pool_slots=needs.slots, pinned_chunks=pinned, reason=reason)
 
 
-def _on_device(needs: Needs, device: torch.device | None, reason: str) -> Choice:
+def _on_device(needs: MemoryEstimate, device: torch.device | None, reason: str) -> ResidencyPlan:
     reservation = None if device is None else reserve(device, needs.on_device)
-    return Choice(kind="device", pool_slots=needs.staged, reason=reason, reservation=reservation)
+    return ResidencyPlan(kind="device", pool_slots=needs.staged, reason=reason, reservation=reservation)
 
 
-def _prove_fixed(needs: Needs, budget: int, chunks: int = 0) -> None:
+def _prove_fixed(needs: MemoryEstimate, budget: int, chunks: int = 0) -> None:
     if (least := needs.fixed + chunks * needs.chunk) > budget:
         raise BudgetError(
             f"a memory budget of {format_bytes(budget)} is too small: batches in flight, order and tables take "

@@ -88,11 +88,11 @@ class Unsealed(Store):
         values = {"start": np.cumsum(length) - length, "length": length}
         return Table(
             f"{split}/sequences",
-            {name: Counted(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
+            {name: ArrayInMemory(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
         )
 
 
-class Counted(Array):
+class ArrayInMemory(Array):
     """Values in memory, for the table of sequences."""
 
     def __init__(self, root: Path | str, path: str, values: npt.NDArray[Any]) -> None:

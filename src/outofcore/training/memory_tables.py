@@ -12,7 +12,7 @@ from outofcore.domains.planning import LoaderBytes
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
-from outofcore.loading.memory import Needs
+from outofcore.loading.memory import MemoryEstimate
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.schema import Schema
@@ -21,7 +21,7 @@ from outofcore.training.prediction import PROCESS_BYTES, ModelMemory, loader_nee
 
 PARTS = ("model", "gradients", "optimizer", "activations")
 HELD = {"loaded": "whole", "streamed": "streamed", "mapped": "fixed"}
-"""What :class:`Needs` calls the bytes of each way of reading."""
+"""What :class:`MemoryEstimate` calls the bytes of each way of reading."""
 
 SMALL = 8 * 10**9
 """Memory of the machine that model sizes are compared with."""
@@ -102,11 +102,11 @@ class Forecast:
 
     def _needs(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
-    ) -> list[list[Needs]]:
+    ) -> list[list[MemoryEstimate]]:
         """Of each part, by split; the first is that of training: balanced batches, and no columns."""
         layout, threads = section.store.layout(), self.machine.workers
 
-        def needs(part: str, rows: int, *, first: bool) -> Needs:
+        def needs(part: str, rows: int, *, first: bool) -> MemoryEstimate:
             schema, balanced = schemas[part], self.model.balanced if first else None
             columns = [field for field in schema.sequences if field.name in self.model.columns and not first]
             sequences = round(rows * self.sequences / self.rows) if self.rows else 0

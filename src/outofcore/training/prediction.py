@@ -18,7 +18,7 @@ from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windo
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.memory import SAMPLE_BYTES, Needs
+from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate
 from outofcore.loading.order import PlainSampler
 from outofcore.loading.residency import table_bytes
 from outofcore.loading.sequences import indexable
@@ -206,7 +206,7 @@ def loader_needs(
     world: int = 1,
     columns: Sequence[Field] = (),
     sequences: int = 0,
-) -> Needs:
+) -> MemoryEstimate:
     """What the shuffled loader of one long sequence needs; a balanced entry lies in at most two chunks.
 
     ``columns`` of so many ``sequences`` come with the samples.
@@ -225,7 +225,7 @@ def loader_needs(
         pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
         batch = pool_samples
     sample = made_up_sample(schema, reading)[1]
-    return Needs(
+    return MemoryEstimate(
         chunk=chunk_rows * sum(field.row_bytes for field in fields),
         chunks=chunks,
         pool_blocks=section.pool_blocks,

@@ -98,7 +98,7 @@ def test_memory_that_is_advised_is_enough_for_the_loaders(sample, tmp_path):
             loaders = open_loaders(
                 store, task, reading, section.train, memory=memory, residency=residency, device=torch.device("cpu")
             )
-            assert {reader.choice.kind for reader in loaders[0].readers} <= {residency, "ram"}
+            assert {reader.plan.kind for reader in loaders[0].readers} <= {residency, "ram"}
             tried += 1
         assert tried
 
