@@ -172,14 +172,14 @@ class Killer:
 class Forked:
     """A conversion in a copy of this process, with what a :class:`subprocess.Popen` of it would have."""
 
-    def __init__(self, place: Workplace) -> None:
+    def __init__(self, place: Workplace, seconds: float = SECONDS) -> None:
         self.returncode: int | None = None
         self._output = place.folder / "told.txt"
         self.pid = os.fork()
         if not self.pid:
-            self._run(place)
+            self._run(place, seconds)
 
-    def _run(self, place: Workplace) -> NoReturn:
+    def _run(self, place: Workplace, seconds: float) -> NoReturn:
         code = 1
         try:
             os.setsid()
@@ -190,7 +190,7 @@ class Forked:
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
-            sys.argv = ["often", str(SECONDS), "convert", place.domain]
+            sys.argv = ["often", str(seconds), "convert", place.domain]
             runpy.run_module("tests.pipeline.often", run_name="__main__")
             code = 0
         except SystemExit as error:

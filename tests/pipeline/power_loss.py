@@ -3,7 +3,7 @@
 A conversion over an earlier store is recorded, system call by system call. Then the disk is made as it may be found
 when the power fails after any of them: what was synced is there; of what was not, names are those of some moment (a
 journal) or of chance, and bytes are there, lost, cut or zero. On each such disk the store is opened and read whole, and
-the conversion is run again. Prints what was there.
+the conversion is run again, in a copy of this process: a new one would import for seconds. Prints what was there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import re
+import runpy
 import shutil
 import subprocess
 import tempfile
@@ -19,7 +20,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.pipeline.workplace import make_workplace
+from tests.pipeline.kill_runs import Forked
+from tests.pipeline.workplace import ROOT, make_workplace
 
 SECONDS = 0.05
 CALLS = (
@@ -238,7 +240,9 @@ class Losses:
         """Make a disk, look at it, and run the conversion again; what was there, and whether any of it was used."""
         disk_after(self.recorded, dice.randrange(len(self.recorded.events) + 1), dice)
         stood = self.digests[self.place.standing()]
-        self.place.run("convert", seconds=SECONDS)
+        run = Forked(self.place, SECONDS)
+        told = run.communicate(timeout=300)[0]
+        assert run.returncode == 0, told
         assert self.place.left() == self.expected
         resumed = self.place.run_figures("convert")["resumed_units"]
         return f"{stood}, {'some' if resumed else 'no'} units resumed"
@@ -253,9 +257,12 @@ def main() -> None:
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as top:
         losses, dice = Losses(Path(top), given.domain), random.Random(given.seed)
-        print(f"{len(losses.recorded.events)} events", Counter(event.kind for event in losses.recorded.events))
-        for _ in range(given.losses):
-            found[losses.lose(dice)] += 1
+        runpy.run_path(str(ROOT / "stages" / "convert.py"))  # what a copy of this process need not import
+        kinds = Counter(event.kind for event in losses.recorded.events)
+        print(f"{len(losses.recorded.events)} events", kinds, flush=True)
+        for number in range(1, given.losses + 1):
+            found[what := losses.lose(dice)] += 1
+            print(f"{number}: {what}", flush=True)
     for what, count in sorted(found.items()):
         print(f"{what}: {count}")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from outofcore.errors import StateError
-from outofcore.training.checkpoint import Checkpoint, Progress
+from outofcore.errors import StateError, StoreError
+from outofcore.training.checkpoint import Checkpoint, Progress, write_saved
 
 
 def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
@@ -66,3 +69,39 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
         (tmp_path / "checkpoint.pt").write_bytes(content)
         with pytest.raises(StateError, match="expected a checkpoint of version 3"):
             Checkpoint.load(tmp_path / "checkpoint.pt")
+
+
+class Refusing(io.FileIO):
+    """A file of which the disk refuses one write."""
+
+    left, code = 0, 0
+
+    def write(self, content: object) -> int:
+        Refusing.left -= 1
+        if Refusing.left == 0:
+            raise OSError(self.code, os.strerror(self.code))
+        return super().write(content)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_write_that_the_disk_refuses_is_its_error_and_keeps_the_file_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """torch ends its archive all the same, and its own error hides that of the disk."""
+    path = tmp_path / "checkpoint.pt"
+    write_saved(path, {"weight": torch.ones(3)})
+    before, real = path.read_bytes(), Path.open
+    Refusing.code = code
+    for refused in (1, 2, 3):
+        Refusing.left = refused
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "open", lambda path, mode: Refusing(path, "w") if mode == "wb" else real(path, mode))
+            with pytest.raises((StoreError, OSError)) as told:
+                write_saved(path, {"weight": torch.zeros(3)})
+        if code == errno.EIO:
+            assert str(told.value) == f"{path} cannot be written: Input/output error; check that disk, and run again"
+        else:
+            assert isinstance(told.value, OSError)
+            assert (told.value.errno, told.value.filename) == (code, str(path))
+        assert [each.name for each in tmp_path.iterdir()] == ["checkpoint.pt"]
+        assert path.read_bytes() == before

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from outofcore.errors import StateError
-from outofcore.system.durable import WorkFolder, remove_unfinished, replacing
+from outofcore.system.durable import WorkFolder, remove_unfinished, replacing, writing
 from outofcore.training.ranks import refuse_other_steps, this_rank
 
 VERSION = 3
@@ -74,8 +74,13 @@ class Checkpoint:
 
 def write_saved(path: Path, content: dict[str, Any]) -> None:
     """Replace a file by ``content``; torch would store the name of a path, that of a stream it cannot know."""
-    with replacing(path) as new, new.open("wb") as stream:
-        torch.save(content, stream)
+    with writing(path), replacing(path) as new, new.open("wb") as stream:
+        try:
+            torch.save(content, stream)
+        except RuntimeError as error:  # of the end of the archive, which torch writes after a write that failed as well
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 def read_saved(path: Path, message: str) -> dict[str, Any]:

@@ -171,6 +171,15 @@ def test_an_engine_that_differs_is_not_used(tokenizer: Tokenizer, monkeypatch: p
         open_engine.cache_clear()
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("added", [["x" * 100_000], [f"<{number}>" for number in range(20_000)]], ids=["long", "many"])
+def test_added_tokens_beyond_what_can_be_compared_are_done_by_tokenizers(tokenizer: Tokenizer, added: list[str]):
+    """Every beginning of a token is a probe: 5 GB of a token of 100 kB."""
+    file = tokenizers.Tokenizer.from_str(tokenizer.json)
+    file.add_tokens(added)
+    assert isinstance(open_engine(Tokenizer(file.to_str(), END)), ReferenceEngine)
+
+
 def test_the_probes_hold_what_tokenizers_may_differ_about():
     together = "".join(PROBES)
     assert all(text in together for text in ("\x00", "\r\n", "\u3000", "e\u0301", "<|endoftext|>", "\u1112\u1161"))

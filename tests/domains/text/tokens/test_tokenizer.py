@@ -62,6 +62,20 @@ def test_what_cannot_be_loaded_is_named(tokenizer_path: Path, tmp_path: Path):
     assert load_tokenizer(section(tokenizer_path, None)).end_id is None
 
 
+@pytest.mark.parametrize("last", [None, 2**24, 2**32 - 1])
+def test_ids_that_no_table_can_hold_are_refused(tokenizer: Tokenizer, tmp_path: Path, last: int | None):
+    """A file of a few kilobytes states any id, and tables have a row for each: 32 GiB of them."""
+    content = json.loads(tokenizer.json)
+    if last is None:
+        content |= {"added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    else:
+        content["model"]["vocab"]["one more"] = last
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    got = "none" if last is None else f"one of {last:,}"
+    with pytest.raises(ParamsError, match=rf"expected .* with ids from 0 to at most 16,777,215, got {got}"):
+        load_tokenizer(section(tmp_path, None))
+
+
 SPECIAL = ["<unk>", "<s>", "</s>", "[X]"]
 
 

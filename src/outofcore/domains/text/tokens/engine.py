@@ -41,6 +41,8 @@ PROBES = (
 SPACES = (" ", "  ", "\t", "\n", "\r\n", " \n ", "\u00a0", "\u3000")
 SIDES = ("a", "Z", "7", "_", "é", "中", "\u0301", "'", ".", "-", "<", *SPACES)
 MOST_OVERLAPS = 4096
+# Added tokens of which every beginning is compared, and their characters; of more the probes would take all memory.
+MOST_ADDED, MOST_CHARACTERS = 1 << 14, 128
 
 
 class Engine(Protocol):
@@ -129,6 +131,9 @@ class FastEngine:
 @lru_cache(maxsize=2)
 def open_engine(tokenizer: Tokenizer) -> Engine:
     """The fastest engine that gives the ids of ``tokenizers`` for this tokenizer."""
+    added = _added(tokenizer)
+    if len(added) > MOST_ADDED or any(len(token) > MOST_CHARACTERS for token in added):
+        return ReferenceEngine(tokenizer)
     engine = FastEngine(tokenizer)
     try:
         alike = all(engine.attempt([text.encode()])[0].tolist() == tokenizer.encode(text) for text in probes(tokenizer))
@@ -140,8 +145,7 @@ def open_engine(tokenizer: Tokenizer) -> Engine:
 def probes(tokenizer: Tokenizer) -> Iterator[str]:
     """Texts on which an engine may differ: :data:`PROBES`, and each added token in the contexts that its flags name."""
     yield from PROBES
-    added = [token["content"] for token in json.loads(tokenizer.plain).get("added_tokens") or []]
-    tokens = list(dict.fromkeys(filter(None, [*added, tokenizer.end_of_document])))
+    tokens = _added(tokenizer)
     for token in tokens:
         spellings = {token, token[:-1], token[1:], token * 2, token.lower(), token.upper(), token.title()}
         for text in sorted(spellings | {normalize(form, token) for form in ("NFD", "NFKC")}):
@@ -158,6 +162,12 @@ def probes(tokenizer: Tokenizer) -> Iterator[str]:
     ends = ((token, token[-size:]) for token in tokens for size in range(1, len(token)))
     overlaps = {token + other[len(end) :] for token, end in ends for other in heads.get(end, ())}
     yield from sorted(overlaps)[:MOST_OVERLAPS]
+
+
+def _added(tokenizer: Tokenizer) -> list[str]:
+    """The added tokens, and the one that ends a document."""
+    added = [token["content"] for token in json.loads(tokenizer.plain).get("added_tokens") or []]
+    return list(dict.fromkeys(filter(None, [*added, tokenizer.end_of_document])))
 
 
 def resident_bytes() -> int:

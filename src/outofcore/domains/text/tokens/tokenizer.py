@@ -21,6 +21,9 @@ from outofcore.errors import ParamsError, RawInputError
 TOKENIZER_FILE = "tokenizer.json"
 """Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
 
+MOST_IDS = 1 << 24
+"""Most ids of a tokenizer: tables by id, and the weights of a model, have a row for each up to the largest."""
+
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -206,7 +209,8 @@ def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
 def load_tokenizer(section: TextSection) -> Tokenizer:
     """The tokenizer at ``tokenizer.path``, a file or the folder that holds it.
 
-    Raises ParamsError if it is missing, not a ``tokenizer.json``, or lacks the end token.
+    Raises ParamsError if it is missing, not a ``tokenizer.json``, has no token or ids beyond :data:`MOST_IDS`, or lacks
+    the end token.
     """
     path = Path(section.tokenizer.path)
     path = path / TOKENIZER_FILE if path.is_dir() else path
@@ -225,9 +229,12 @@ def load_tokenizer(section: TextSection) -> Tokenizer:
 @lru_cache(maxsize=4)
 def _checked(text: str, end_of_document: str | None, begin_of_document: str | None, path: str) -> Tokenizer:
     try:
-        tokenizers.Tokenizer.from_str(text)
+        vocabulary = tokenizers.Tokenizer.from_str(text).get_vocab(with_added_tokens=True)
     except Exception as error:
         raise ParamsError(f"{path}: expected a tokenizer.json, {error}") from error
+    if not vocabulary or max(vocabulary.values()) >= MOST_IDS:
+        got = f"one of {max(vocabulary.values()):,}" if vocabulary else "none"
+        raise ParamsError(f"{path}: expected a tokenizer.json with ids from 0 to at most {MOST_IDS - 1:,}, got {got}")
     tokenizer = Tokenizer(text, end_of_document, begin_of_document)
     _ = tokenizer.end_id, tokenizer.begin_id
     return tokenizer
