@@ -31,7 +31,6 @@ MODULES = (
     "outofcore.domains.reading",
     "outofcore.domains.task",
     "outofcore.domains.gallery",
-    "outofcore.domains.predictor",
     "outofcore.domains.registry",
     "outofcore.raw.files",
     "outofcore.raw.unit",

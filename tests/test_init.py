@@ -10,8 +10,6 @@ import pytest
 
 import outofcore
 from outofcore.domains.domain import Domain
-from outofcore.domains.gallery import Gallery
-from outofcore.domains.predictor import Predictor
 from outofcore.domains.reading import Reading
 from outofcore.domains.streaming import Streaming
 from outofcore.domains.task import Task
@@ -22,7 +20,7 @@ from outofcore.store.reader import Store
 
 PUBLIC = [getattr(outofcore, name) for name in outofcore.__all__]
 RETURNED = (Loader, Model, Predictions, Store, TextStream)
-SEAM = (Domain, Gallery, Predictor, Reading, Streaming, Task)
+SEAM = (Domain, Reading, Streaming, Task)
 
 
 def test_help_lists_every_public_name() -> None:

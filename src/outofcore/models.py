@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from outofcore import __version__
-from outofcore.domains.domain import Domain
-from outofcore.domains.predictor import SPLIT, Predictor, Row
+from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
 from outofcore.domains.reading import Reading, reading_for
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import SplitSection
@@ -167,7 +166,7 @@ class Model:
         there = {name: tensor.to(self.task.device) for name, tensor in batch.items()}
         if session is not None:
             there["part"] = torch.full((len(next(iter(there.values()))),), self._parts.index(session))
-        return dict(self._predictor.predict(self.task, there))
+        return dict(self.domain.predict(self.task, there))
 
     def predict(self, raw: str | Path, **options: Any) -> Predictions:
         """Try the model on raw files, read as in training, without filters and splits.
@@ -192,21 +191,22 @@ class Model:
         ParamsError
             If there is no such option.
         """
-        predictor = self._predictor
+        known_options = self.domain.prediction_options()
         try:
-            chosen = predictor.Options.model_validate(options)
+            chosen = known_options.model_validate(options)
         except ValidationError as error:
             wrong = error.errors()[0]
-            known = ", ".join(predictor.Options.model_fields) or "none"
+            known = ", ".join(known_options.model_fields) or "none"
             message = f"{wrong['loc'][0]}: {wrong['msg'][:1].lower()}{wrong['msg'][1:]}, got {wrong['input']!r}"
             if wrong["type"] == "extra_forbidden":
                 message = f"{wrong['loc'][0]}: no such option for {self.domain.name}; there are: {known}"
             raise ParamsError(message) from error
         if not isinstance(raw, str | Path):
             refuse("raw", "a file or a folder", raw)
-        if hasattr(predictor, "answer"):
-            return Predictions(iter(predictor.answer(self.task, Path(raw), self.section, chosen)))
-        section = predictor.unfiltered(self.section)
+        answer = self.domain.answer(self.task, Path(raw), self.section, chosen)
+        if answer is not None:
+            return Predictions(iter(answer))
+        section = self.domain.unfiltered(self.section)
         splits = SplitSection(val=0.0, test=0.0)
         section = section.model_copy(update={"raw": str(raw), "match": "**/*", "splits": splits})
         folder, figures = Path(tempfile.mkdtemp(prefix="outofcore-")), dict[str, float]()
@@ -218,15 +218,6 @@ class Model:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         return Predictions(self._rows(store, chosen, figures), rejects, rejected, figures, folder)
-
-    @property
-    def _predictor(self) -> Predictor:
-        predictor = self.domain.predictor
-        if predictor is None:
-            raise ParamsError(
-                f"domain {self.domain.name} has no predictions: its package has no predict.py; use model.task"
-            )
-        return predictor
 
     def _convert(self, section: Any, folder: Path) -> tuple[list[dict[str, str]], Counter[str]]:
         """Convert into a store of one split in a folder; returns the first rejected records, and all by reason."""
@@ -252,10 +243,11 @@ class Model:
 
     def _rows(self, store: Store, options: Any, figures: dict[str, float]) -> Iterator[Row]:
         """Predictions of all parts of a store; ``figures`` are those of its samples, at the end."""
-        predictor, sums = self._predictor, dict[str, Tensor]()
+        sums = dict[str, Tensor]()
         reading = reading_for("val", self.domain.reading(store.attributes, self.section))
         for part in store.parts:
-            yield from predictor.rows(self.task, store, part, self._predicted(store, part, reading, sums), options)
+            predicted = self._predicted(store, part, reading, sums)
+            yield from self.domain.prediction_rows(self.task, store, part, predicted, options)
         if not sums:
             raise RawInputError(
                 f"no {self.domain.sequence} is as long as a sample, by {self.domain.name}.tensors of the model"
@@ -269,7 +261,7 @@ class Model:
         device = self.task.device
         batches: Iterable[Batch] = loader(
             store,
-            SPLIT,
+            PREDICTED_SPLIT,
             BATCH,
             shuffle=False,
             phase=False,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.gallery import MOST_BARS, Passage, Picture, binned, gallery_of
-from outofcore.domains.registry import DOMAINS
+from outofcore.domains.gallery import MOST_BARS, Passage, Picture, binned
+from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.store.reader import Store, open_store
 
@@ -26,19 +26,16 @@ def store(project: Path, name: str) -> Store:
 
 
 def pictures(project: Path, name: str) -> list[Picture]:
-    gallery = gallery_of(name)
-    assert gallery is not None
-    found = [each for each in gallery.pictures(store(project, name)) if isinstance(each, Picture)]
+    found = [each for each in get_domain(name).pictures(store(project, name)) if isinstance(each, Picture)]
     assert found
     return found
 
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_distributions_count_what_there_is(project: Path, name: str) -> None:
-    gallery = gallery_of(name)
-    assert gallery is not None
+    domain = get_domain(name)
     opened = store(project, name)
-    found = gallery.distributions(opened)
+    found = domain.distributions(opened)
     sequences = f"{opened.attributes['sequence']}s"
     counted = [each for each in found if each.of == sequences]
     assert counted
@@ -73,10 +70,9 @@ def test_go_boards_have_the_stones_that_are_told(project: Path) -> None:
 
 
 def test_pieces_of_a_text_are_its_tokens(project: Path) -> None:
-    opened, gallery = store(project, "text"), gallery_of("text")
-    assert gallery is not None
+    opened = store(project, "text")
     tokenizer = tokenizer_of(opened.attributes)
-    for passage in gallery.pictures(opened):
+    for passage in get_domain("text").pictures(opened):
         assert isinstance(passage, Passage)
         told = re.search(r"Document ([\d,]+) of (\w+): .* of which ([\d,]+) to ([\d,]+)", passage.title)
         split = told[2]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -24,13 +24,19 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+    from torch import Tensor
 
     from outofcore.display.table import DisplayTable
-    from outofcore.domains.gallery import Gallery
+    from outofcore.domains.gallery import Distribution, Passage, Picture
     from outofcore.domains.planning import Outlook
-    from outofcore.domains.predictor import Predictor
-    from outofcore.domains.task import Task
+    from outofcore.domains.task import Batch, Task
     from outofcore.store.reader import Store
+
+PREDICTED_SPLIT = "train"
+"""The split that holds all rows of the store that an input of predictions is converted into."""
+
+Row = dict[str, Any]
+"""A prediction by name: numbers, texts, or a mapping of texts to numbers."""
 
 _WITHOUT_POINT = re.compile(r"[+-]?\d+[eE][+-]?\d+")
 
@@ -100,8 +106,10 @@ class Domain:
     ``model.py``    ``make_task(store, section, evaluated, split)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
-    ``gallery.py``  the functions of :class:`outofcore.domains.gallery.Gallery`; optional
-    ``predict.py``  the functions of :class:`outofcore.domains.predictor.Predictor`; optional
+    ``gallery.py``  ``pictures(store)`` and ``distributions(store)``; optional
+    ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options)``, or
+                    ``answer(task, raw, section, options)`` in place of ``rows``; ``Options`` and
+                    ``unfiltered(section)`` where they differ from the defaults; optional
     ==============  =======================================================================================
 
     A package within ``outofcore.domains`` is found by its folder, any other by an entry point of the group
@@ -226,15 +234,50 @@ class Domain:
         """
         return str(self._module("draw").draw(rows, attributes)) if self._has("draw") else ""
 
-    @property
-    def gallery(self) -> Gallery | None:
-        """Pictures and distributions for the report, if the domain has them."""
-        return cast("Gallery", self._module("gallery")) if self._has("gallery") else None
+    def pictures(self, store: Store) -> Sequence[Picture | Passage]:
+        """A few rows for the report, spread over the store."""
+        found: Sequence[Picture | Passage] = self._module("gallery").pictures(store) if self._has("gallery") else ()
+        return found
 
-    @property
-    def predictor(self) -> Predictor | None:
-        """What tries a trained model on raw files, if the domain has it."""
-        return cast("Predictor", self._module("predict")) if self._has("predict") else None
+    def distributions(self, store: Store) -> Sequence[Distribution]:
+        """Distributions over the sequences of the store, for the report."""
+        found: Sequence[Distribution] = self._module("gallery").distributions(store) if self._has("gallery") else ()
+        return found
+
+    def predict(self, task: Any, batch: Batch) -> Mapping[str, Tensor]:
+        """What the model expects of a batch of the loader, under the keys of what it predicts.
+
+        Raises ParamsError if the domain has no predictions.
+        """
+        predicted: Mapping[str, Tensor] = self._predictions().predict(task, batch)
+        return predicted
+
+    def prediction_options(self) -> type[Section]:
+        """What a user may choose for each input of predictions, by name; by default nothing."""
+        options: type[Section] = getattr(self._predictions(), "Options", Section)
+        return options
+
+    def answer(self, task: Any, raw: Path, section: Any, options: Any) -> Iterable[Row] | None:
+        """Predictions of a domain that continues its input, such as text; None if the input is converted instead."""
+        module = self._predictions()
+        rows: Iterable[Row] | None = module.answer(task, raw, section, options) if hasattr(module, "answer") else None
+        return rows
+
+    def unfiltered(self, section: Any) -> Any:
+        """The section of a conversion that keeps every record that the model can read; by default as it is."""
+        module = self._predictions()
+        return module.unfiltered(section) if hasattr(module, "unfiltered") else section
+
+    def prediction_rows(
+        self, task: Any, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Any
+    ) -> Iterator[Row]:
+        """Readable predictions for a part of a converted input.
+
+        ``predicted`` holds what :meth:`predict` returns, on the CPU, for consecutive batches of all samples of
+        :data:`PREDICTED_SPLIT`, in the order of the store.
+        """
+        rows: Iterator[Row] = self._predictions().rows(task, store, part, predicted, options)
+        return rows
 
     def prepared(self, section: Any, store: str) -> Any:
         """The section for a conversion outside of a project, with what it needs first made next to the store."""
@@ -256,6 +299,11 @@ class Domain:
         for package in self.packages:
             if not installed(package):
                 raise self._without(package)
+
+    def _predictions(self) -> Any:
+        if not self._has("predict"):
+            raise ParamsError(f"domain {self.name} has no predictions: its package has no predict.py; use model.task")
+        return self._module("predict")
 
     def _module(self, name: str) -> Any:
         try:

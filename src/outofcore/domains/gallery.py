@@ -1,20 +1,14 @@
-"""Optional interface of a domain for display: pictures of rows, distributions, and a plain layout to compare with.
-
-A domain implements it as a module ``gallery`` with the three functions of :class:`Gallery`; otherwise
-:meth:`Domain.draw` is used. Everything is a function of the store.
-"""
+"""Pictures and distributions of a store, which :meth:`Domain.pictures` and :meth:`Domain.distributions` return."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.store.reader import Store
 
 MOST_BARS = 24
@@ -46,23 +40,6 @@ class Distribution:
     of: str  # unit of the counts ("games")
     labels: tuple[str, ...]  # one per bar
     counts: tuple[float, ...]
-
-
-class Gallery(Protocol):
-    """The functions of a domain's module ``gallery``."""
-
-    def pictures(self, store: Store) -> Sequence[Picture | Passage]:
-        """A few rows, spread over the store."""
-        ...
-
-    def distributions(self, store: Store) -> Sequence[Distribution]:
-        """Distributions over the sequences of the store."""
-        ...
-
-
-def gallery_of(domain: str) -> Gallery | None:
-    """The gallery of a domain, or None if it has none."""
-    return get_domain(domain).gallery if domain in DOMAINS else None
 
 
 def column(store: Store, name: str, parts: Sequence[str] | None = None) -> npt.NDArray[np.generic]:

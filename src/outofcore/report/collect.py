@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.display.console import visible
-from outofcore.domains.gallery import Distribution, Passage, Picture, gallery_of
+from outofcore.domains.gallery import Distribution, Passage, Picture
+from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.settings.yaml_text import parse_yaml
@@ -123,9 +124,9 @@ def _store_of(stores: Path, name: str, convert: Mapping[str, Any]) -> Store | No
 def _store_view(store: Store) -> StoreView:
     card = card_of(store)
     try:
-        gallery = gallery_of(store.domain) if sum(store.attributes["rows"].values()) else None
-        if gallery:
-            return StoreView(card, gallery.pictures(store), gallery.distributions(store))
+        if store.domain in DOMAINS and sum(store.attributes["rows"].values()):
+            domain = get_domain(store.domain)
+            return StoreView(card, domain.pictures(store), domain.distributions(store))
     except ParamsError as error:  # the packages of its domain are not installed; the card says so
         sys.stderr.write(f"no pictures of {visible(Path(store.root).name)}: {visible(str(error))}\n")
     return StoreView(card, (), ())

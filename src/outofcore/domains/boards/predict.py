@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from outofcore.domains.domain import Section
-from outofcore.domains.predictor import SPLIT
+from outofcore.domains.domain import PREDICTED_SPLIT, Section
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
@@ -28,7 +27,7 @@ def predicted_positions(
     store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]]
 ) -> Iterator[tuple[int, Columns, dict[str, npt.NDArray[Any]]]]:
     """Each position: the number of its game from 1, its row, and what is predicted of it, by name."""
-    table, starts = store.rows(SPLIT, part), store.sequences(SPLIT, part)["start"].read()
+    table, starts = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)["start"].read()
     first = 0
     for batch in predicted:
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from outofcore.domains.boards.predict import Options as Options  # the predictor's
+from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import predicted_positions
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
@@ -18,7 +18,7 @@ from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSe
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify
-from outofcore.domains.predictor import SPLIT, Row
+from outofcore.domains.domain import PREDICTED_SPLIT, Row
 from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -40,7 +40,7 @@ def rows(
     task: ChessTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
 ) -> Iterator[Row]:
     """A row per position: the move played in SAN, the best legal moves, and the result that White may expect."""
-    variants = store.sequences(SPLIT, part)["variant"].read()
+    variants = store.sequences(PREDICTED_SPLIT, part)["variant"].read()
     for game, row, prediction in predicted_positions(store, part, predicted):
         board = board_of(row, chess960=variants[game - 1] == CHESS960)
         played, written = move_of(row, board)

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outofcore.domains.boards.predict import Options as Options  # the predictor's
+from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import predicted_positions
+from outofcore.domains.domain import Row
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.learn.policy import PolicyTask
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
-from outofcore.domains.predictor import Row
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.store.reader import Store

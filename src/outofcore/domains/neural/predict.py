@@ -7,20 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from torch import Tensor
 
-from outofcore.domains.domain import Section
+from outofcore.domains.domain import PREDICTED_SPLIT, Row, Section
 from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.model import NeuralTask
-from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import make_reading
 from outofcore.domains.neural.transforms import transformed_shape
-from outofcore.domains.predictor import SPLIT, Row
 from outofcore.domains.task import Batch
 from outofcore.errors import RawInputError
 from outofcore.store.reader import Store
-
-
-class Options(Section):
-    """Nothing to choose."""
 
 
 def predict(task: NeuralTask, batch: Batch) -> dict[str, Tensor]:
@@ -28,13 +22,8 @@ def predict(task: NeuralTask, batch: Batch) -> dict[str, Tensor]:
     return {"robs": task.predict(batch)[0]}
 
 
-def unfiltered(section: NeuralSection) -> NeuralSection:
-    """The section as it is: recordings have no filters."""
-    return section
-
-
 def rows(
-    task: NeuralTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
+    task: NeuralTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Section
 ) -> Iterator[Row]:
     """A row per bin and neuron; the response is None where it does not count.
 
@@ -43,7 +32,7 @@ def rows(
     """
     del options
     shape = _known_shape(task, store, part)
-    table, trials = store.rows(SPLIT, part), store.sequences(SPLIT, part)
+    table, trials = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)
     window = make_reading(store.attributes, task.section).window["length"]
     starts, lengths, labels, offsets = (trials[name].read() for name in ("start", "length", "trial", "offset"))
     samples = np.maximum(lengths - window + 1, 0)

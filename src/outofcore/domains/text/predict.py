@@ -8,8 +8,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from outofcore.domains.domain import Section
-from outofcore.domains.predictor import Row
+from outofcore.domains.domain import Row, Section
 from outofcore.domains.sections import MOST
 from outofcore.domains.task import Batch
 from outofcore.domains.text.documents.utf8 import BOM
