@@ -75,27 +75,33 @@ def test_batches_are_those_of_a_store(
     splits = {"val": 0.2, "test": 0.2}
     outofcore.convert("text", corpus, "text.zarr", tokenizer=tokenizer, splits=splits)
     assert not list(elsewhere.glob("*.tokenizer.json"))
-    tensors = {**tensors, "phase": False}
-    store = outofcore.loader(
-        "text.zarr", split, 8, shuffle=False, tensors=outofcore.reading("text.zarr", **tensors), memory="64MiB"
-    )
+    makes = outofcore.reading("text.zarr", **tensors)
+    store = outofcore.loader("text.zarr", split, 8, shuffle=False, tensors=makes, memory="64MiB")
     stream = outofcore.stream("text", corpus, split, 8, tokenizer=tokenizer, shuffle=False, splits=splits, **tensors)
-    same(stream, store)
+    for _ in range(4):  # in training, the windows of each epoch begin elsewhere
+        same(stream, store)
+    assert stream.epoch == store.epoch == 3
     assert len(stream) == len(store)
     assert stream.samples == store.samples
 
 
 def test_windows_are_those_of_the_reference_library(corpus: Path, tokenizer: Path) -> None:
     tokens = [token for document in documents(tokenizer) for token in document]
-    packed = [tuple(tokens[start : start + 33]) for start in range(0, len(tokens) - 32, 32)]
-    in_order = outofcore.stream("text", corpus, tokenizer=tokenizer, shuffle=False, seq_len=32, phase=False, **ALL)
-    assert rows(in_order) == packed
+    in_order = outofcore.stream("text", corpus, tokenizer=tokenizer, shuffle=False, seq_len=32, **ALL)
+    starts = set()
+    for _ in range(5):
+        epoch = rows(in_order)
+        (start,) = [start for start in range(32) if tuple(tokens[start : start + 33]) == epoch[0]]
+        assert epoch == [tuple(tokens[first : first + 33]) for first in range(start, len(tokens) - 63 + start, 32)]
+        starts.add(start)
+    assert len(starts) > 2
+
+
+def test_every_window_inside_the_documents_comes_once(corpus: Path, tokenizer: Path) -> None:
+    settings = {"seq_len": 12, "stride": 1, "across_documents": False, "shuffle_windows": 50, **ALL}
     apart = [
-        tuple(document[start : start + 13])
-        for document in documents(tokenizer)
-        for start in range(0, len(document) - 12, 12)
+        tuple(document[start : start + 13]) for document in documents(tokenizer) for start in range(len(document) - 12)
     ]
-    settings = {"seq_len": 12, "across_documents": False, "shuffle_windows": 50, **ALL}
     shuffled = outofcore.stream("text", corpus, tokenizer=tokenizer.parent, **settings)
     first, second = rows(shuffled), rows(shuffled)
     other_seed = rows(outofcore.stream("text", corpus, tokenizer=tokenizer, seed=1, **settings))
@@ -148,6 +154,8 @@ def test_a_saved_state_resumes_at_the_next_batch(corpus: Path, tokenizer: Path) 
         outofcore.stream("text", corpus, "val", 8, tokenizer=tokenizer, seq_len=40).load_state_dict(stream.state_dict())
     with pytest.raises(StateError, match="expected a stream's state, got one without epoch"):
         fresh().load_state_dict({})
+    with pytest.raises(StateError, match="of version 2 of the order of a stream, expected version 3"):
+        fresh().load_state_dict(stream.state_dict() | {"version": 2})
 
 
 def test_a_tokenizer_replaced_later_changes_nothing(corpus: Path, tokenizer: Path, tmp_path: Path) -> None:
@@ -203,11 +211,11 @@ def test_it_is_an_object_like_a_loader(corpus: Path, tokenizer: Path) -> None:
 
 @pytest.mark.parametrize("column", ["text", "body"])
 def test_a_dataset_is_streamed_like_files(corpus: Path, tokenizer: Path, column: str) -> None:
-    settings: dict[str, Any] = {"tokenizer": tokenizer, "seq_len": 24, "shuffle": False, "phase": False}
+    settings: dict[str, Any] = {"tokenizer": tokenizer, "seq_len": 24, "shuffle": False}
     records = Records(TEXTS, column)
-    stream = outofcore.stream("text", records, column=column, **settings)
-    same(stream, outofcore.stream("text", corpus, **settings))
-    same(stream, outofcore.stream("text", list(records), column=column, **settings))
+    batches = list(outofcore.stream("text", corpus, **settings))
+    same(outofcore.stream("text", records, column=column, **settings), batches)
+    same(outofcore.stream("text", list(records), column=column, **settings), batches)
 
 
 def test_a_dataset_of_the_library(corpus: Path, tokenizer: Path) -> None:

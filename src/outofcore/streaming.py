@@ -72,7 +72,8 @@ def stream(
     column
         The key or column that holds the text; ``"text"`` by default. The same as ``source={"text_column": ...}``.
     shuffle
-        Files, and the windows within ``shuffle_windows`` of each other; False: the order of the text.
+        Files, and windows among at least ``shuffle_windows`` near each other; False: the order of the text, and the
+        batches of a loader of its store.
     seed
         Another seed, another order.
     memory

@@ -146,7 +146,7 @@ def test_bits_per_byte_are_of_the_evaluated_targets(family: str, across: bool | 
     task = DOMAIN.task(outofcore.open_store(store), TextSection.model_validate({"raw": "raw", **settings}))
     sums: dict[str, torch.Tensor] = {}
     size = 0
-    reading = outofcore.reading(store, phase=False, **settings["tensors"])
+    reading = outofcore.reading(store, **settings["tensors"])
     for batch in outofcore.loader(store, "val", 8, shuffle=False, tensors=reading):
         for name, value in task.evaluate(batch).items():
             sums[name] = sums.get(name, 0) + value
@@ -202,9 +202,8 @@ def test_the_window_of_a_sample(section_of, tokenizer: Tokenizer):
     def reading(**tensors):
         return make_reading(attributes(tokenizer), section_of(Path("raw"), tensors={"seq_len": 16, **tensors}))
 
-    assert (reading().window, reading().phase) == ({"length": 17, "stride": 16, "mode": "pack"}, True)
-    inside = reading(stride=4, across_documents=False, phase=False)
-    assert (inside.window, inside.phase) == ({"length": 17, "stride": 4, "mode": "never"}, False)
+    assert reading().window == {"length": 17, "stride": 16, "mode": "pack"}
+    assert reading(stride=4, across_documents=False).window == {"length": 17, "stride": 4, "mode": "never"}
     assert reading(across_documents="best_fit").window == {"length": 17, "stride": 16, "mode": "best_fit"}
     for refused in (
         {"tensors": {"stride": 3, "across_documents": "best_fit"}},

@@ -72,16 +72,13 @@ class Text(Domain):
         device: torch.device | None,
     ) -> TextStream:
         """Windows of tokens directly from raw text."""
-        from outofcore.domains.text.schema import attributes
         from outofcore.domains.text.stream import TextStream
-        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 
         training = split == "train"
         limits = {"train": section.stream.max_examples, "val": section.train.val_examples}
         return TextStream(
             files,
             section,
-            self.reading(attributes(load_tokenizer(section)), section),
             split,
             samples=limits.get(split),
             repeat=training,
@@ -92,7 +89,7 @@ class Text(Domain):
         )
 
     def stream_bytes(self, section: TextSection, threads: int) -> int:
-        """Three pools, the units being tokenized, and the engines."""
+        """Three pools, the units being tokenized, the batches, and the engines."""
         from outofcore.domains.text.stream import stream_bytes
 
         return stream_bytes(section, threads)

@@ -154,7 +154,6 @@ class TensorSection(Section):
         description="windows run on from document to document; false: each lies inside one document; best_fit: whole "
         "documents share windows, and longer ones are cut",
     )
-    phase: bool = Field(default=True, description="window starts move from epoch to epoch, by less than a stride")
     reset_at_documents: bool = Field(
         default=False,
         description="positions start again and attention ends where a document does; the token that ends one opens the "
@@ -171,7 +170,7 @@ class StreamSection(Section):
     """Training directly from raw text (``mode: stream``)."""
 
     shuffle_windows: int = Field(
-        8192, ge=1, le=MOST, description="windows that are shuffled together; three times as many are in memory"
+        8192, ge=1, le=MOST, description="least windows that are shuffled together; three times as many are in memory"
     )
     max_examples: int | None = Field(
         None,

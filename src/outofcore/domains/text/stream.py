@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import reprlib
 import sys
@@ -14,20 +13,24 @@ from contextlib import ExitStack, closing
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from outofcore.domains.reading import Reading
 from outofcore.domains.text.documents.hub import HubFile
+from outofcore.domains.text.documents.reading import BLOCK_BYTES
 from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.schema import attributes
+from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
-from outofcore.domains.text.windows import RawText, Tally, Tokens, units_in_memory
+from outofcore.domains.text.windows import Pool, RawText, Tally, Tokens, units_in_memory
 from outofcore.errors import BudgetError, ParamsError, StateError
+from outofcore.loading.permutation import permutation
+from outofcore.loading.windows import Window
 from outofcore.raw.files import RawFile
 
-VERSION = 2
+VERSION = 3  # of the order of windows
+_POOLS = 18  # purpose of a key, as those of a loader's order
 # Memory of a unit being tokenized: its bytes, twice, and its ids of four and two bytes.
 UNIT_BYTES = 12 << 20
 # Memory of a thread's engine, without its cache.
@@ -37,8 +40,12 @@ ENGINE_BYTES = 32 << 20
 def stream_bytes(section: TextSection, threads: int) -> int:
     """Most bytes held by a stream that tokenizes this many units at a time, not counting words cached by the engine."""
     length, item = section.tensors.seq_len + 1, np.dtype(load_tokenizer(section).dtype).itemsize
-    # One pool is being consumed; the next is gathered, then joined, and so held twice.
-    pools = 3 * section.stream.shuffle_windows * length * item
+    # Tokens of a pool, whose last unit may be of a token per byte.
+    tokens = section.stream.shuffle_windows * section.tensors.step + length
+    tokens += max(BLOCK_BYTES, section.source.longest_document)
+    # One pool is being consumed; the next is gathered, then joined, and so held twice. Places of windows are of both,
+    # and once more in the order of one.
+    pools = 3 * tokens * item + 4 * (tokens // section.tensors.step + 1) * 8
     # The batch being made and the one before it, of eight bytes an id, with positions and segments if they are reset.
     tensors = 4 if section.tensors.reset_at_documents else 2
     batches = 2 * tensors * section.train.batch_size * length * 8
@@ -48,10 +55,11 @@ def stream_bytes(section: TextSection, threads: int) -> int:
 class TextStream(IterableDataset[dict[str, Tensor]]):
     """Iterates over the batches of an epoch, tokenizing in the background; made by :func:`outofcore.stream`.
 
-    The text is read sequentially, file after file; pools of ``stream.shuffle_windows`` windows are shuffled while the
-    next is made. An iteration is an epoch, the first ``epoch`` and each later one the next if the previous one
-    delivered a batch: ``samples`` windows, or the whole text if None. With ``repeat`` the text restarts if it is
-    shorter; otherwise the epoch is. The order depends only on text, params, split, seed and epoch.
+    The text is read sequentially, file after file; pools of units of text, with about ``stream.shuffle_windows``
+    windows or more, are shuffled while the next is made. Unshuffled, batches are those of a loader of a store of the
+    text. An iteration is an epoch, the first ``epoch`` and each later one the next if the previous one delivered a
+    batch: ``samples`` windows, or the whole text if None. With ``repeat`` the text restarts if it is shorter; otherwise
+    the epoch is. The order depends only on text, params, split, seed and epoch.
 
     Only one iteration is active at a time: a second one ends the first, which raises an error when it is continued.
     Leaving a ``with`` block closes the stream. ``DataLoader(stream, batch_size=None)`` passes its batches through. It
@@ -74,7 +82,6 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self,
         files: Sequence[RawFile],
         section: TextSection,
-        reading: Reading,
         split: str,
         *,
         samples: int | None,
@@ -88,10 +95,10 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         seed, tokenizer = section.train.seed, load_tokenizer(section)
         self._section = section
         self._batch_size = section.train.batch_size
-        self._text = RawText(tuple(files), section, tokenizer, split, seed if shuffle else None, threads)
-        self._reading = reading
+        self._reading = make_reading(attributes(tokenizer), section)
+        window = Window(**self._reading.window or {})
+        self._text = RawText(tuple(files), section, tokenizer, window, split, shuffle, threads)
         self._seed = seed
-        self._shuffle = shuffle
         self._device = device
         self._pool = section.stream.shuffle_windows
         self._limit, self._repeat = samples, repeat and samples is not None
@@ -186,7 +193,12 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         if not isinstance(state, Mapping) or (missing := sorted(self.state_dict().keys() - state.keys())):
             lacks = f"one without {', '.join(missing)}" if isinstance(state, Mapping) else reprlib.repr(state)
             raise StateError(f"expected a stream's state, got {lacks}")
-        if (state["version"], state["identity"]) != (VERSION, self._identity):
+        if state["version"] != VERSION:
+            raise StateError(
+                f"the saved state is of version {state['version']} of the order of a stream, expected version "
+                f"{VERSION}: go on with the release that saved it, or begin without it"
+            )
+        if state["identity"] != self._identity:
             raise StateError(
                 "the saved state belongs to other raw text, another tokenizer, other params, another split or another "
                 "seed; begin the epoch anew"
@@ -220,54 +232,46 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
                 self.close()
 
     def _batches(self) -> Generator[dict[str, Tensor]]:
-        phase = int(_words(self._seed, self.epoch, -1, 1)[0] % np.uint64(self._text.spare + 1))
-        most = self._samples or self._limit or sys.maxsize
         stopped = threading.Event()
-        pools = self._text.pools(self.epoch, phase, self._pool, repeat=self._repeat, stopped=stopped.is_set)
-        waiting: list[Tokens] = []
+        pools = self._text.pools(self.epoch, self._pool, repeat=self._repeat, stopped=stopped.is_set)
         # Ends in reverse: the pool that is being made is abandoned, its thread joined, its source closed.
         with closing(pools), ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker, ExitStack() as at_end:
             at_end.callback(stopped.set)
-            ordered = self._in_order(pools, maker)
-            pool = next(ordered, None)
-            while pool is not None:
-                missing = min(self._batch_size, most - self._given) - sum(map(len, waiting))
-                windows, order = pool
-                waiting.append(windows[order[:missing]])
-                missing -= len(waiting[-1])
-                pool = windows, order[len(waiting[-1]) :]
-                if not len(pool[1]):
-                    del windows, pool  # before the next is awaited
-                    pool = next(ordered, None)
-                if missing and pool is not None:
-                    continue
-                batch = self._tensors(np.concatenate(waiting))
-                given = self._given + sum(map(len, waiting))
-                waiting = []
-                if pool is None or given >= most:
-                    pool, self._samples = None, given
+            batches = self._windows(_ahead(pools, maker))
+            tokens = next(batches, None)
+            while tokens is not None:
+                batch, given = self._tensors(tokens), self._given + len(tokens)
+                tokens = next(batches, None)
+                if tokens is None:
+                    self._samples = given
                 # No calls from here on, so that no Ctrl-C can come between counting a batch and yielding it.
                 self._given, self._begun = given, True
                 yield batch
                 del batch
 
-    def _in_order(
-        self, pools: Iterator[Tokens], maker: ThreadPoolExecutor
-    ) -> Iterator[tuple[Tokens, npt.NDArray[np.int64]]]:
-        """The pools from the consumer's place, each with the order of its windows; the next is made meanwhile."""
-        passed = self._given
-        ahead = maker.submit(next, pools, None)
-        for number in itertools.count():
-            pool = ahead.result()
-            if pool is None:
-                return
-            ahead = maker.submit(next, pools, None)
-            order = np.arange(len(pool))
-            if self._shuffle:
-                order = np.argsort(_words(self._seed, self.epoch, number, len(pool)), kind="stable")
-            order, passed = order[passed:], max(0, passed - len(pool))
-            if len(order):
-                yield pool, order
+    def _windows(self, pools: Iterator[Pool]) -> Iterator[Tokens]:
+        """The tokens of batches (windows, length) from the consumer's place to the end of the epoch."""
+        length, passed = self._text.window.length, self._given
+        left = (self._samples or self._limit or sys.maxsize) - passed
+        batch: Tokens = np.empty((0, length), np.uint16)
+        for number, (tokens, firsts) in enumerate(pools):
+            if self._text.shuffle:
+                firsts = firsts[permutation(len(firsts), self._seed, self.epoch, _POOLS, number)]
+            firsts, passed = firsts[passed:], max(0, passed - len(firsts))
+            if not len(firsts):
+                continue
+            windows = np.lib.stride_tricks.sliding_window_view(tokens, length)
+            while len(firsts):
+                lacking = min(self._batch_size, left) - len(batch)
+                batch, firsts = np.concatenate([batch, windows[firsts[:lacking]]]), firsts[lacking:]
+                if len(batch) == min(self._batch_size, left):
+                    yield batch
+                    left -= len(batch)
+                    batch = batch[:0]
+                    if not left:
+                        return
+        if len(batch):
+            yield batch
 
     def _tensors(self, tokens: Tokens) -> dict[str, Tensor]:
         # Text readings make no random choices.
@@ -277,12 +281,12 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         return {name: tensor.to(self._device, non_blocking=True) for name, tensor in batch.items()}
 
 
-def _words(seed: int, epoch: int, number: int, count: int) -> npt.NDArray[np.uint64]:
-    """Random words for a purpose: raw Philox output, which numpy guarantees never to change."""
-    text = f"{seed} {epoch} {number}".encode()
-    key = np.frombuffer(hashlib.sha256(text).digest()[:16], "<u8").astype(np.uint64)
-    words: npt.NDArray[np.uint64] = np.random.Philox(key=key).random_raw(count)
-    return words
+def _ahead(pools: Iterator[Pool], maker: ThreadPoolExecutor) -> Iterator[Pool]:
+    """The pools, of which the next is made while one is in use."""
+    following = maker.submit(next, pools, None)
+    while (pool := following.result()) is not None:
+        following = maker.submit(next, pools, None)
+        yield pool
 
 
 def _identity(

@@ -32,14 +32,14 @@ def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextRea
     # Inputs and targets share all but one token.
     window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}
     if not tensors.reset_at_documents:
-        return TextReading(mask=mask, window=window, phase=tensors.phase)
+        return TextReading(mask=mask, window=window)
     counted = bool(attributes.get("indexed", end is None and section.mode == "store"))
     if end is None and not counted:
         raise ParamsError(
             "text.tensors.reset_at_documents: documents are separated by the token that ends them, and there is none: "
             "text.source.end_of_document is null, or none was given to open_tokens, and no index names them"
         )
-    return TextReading(end, mask, window, phase=tensors.phase, columns=(SEQUENCE,) if counted else ())
+    return TextReading(end, mask, window, columns=(SEQUENCE,) if counted else ())
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class TextReading:
     end: int | None = None  # id after which positions and attention restart; without columns either, they do not
     mask: int = 0xFFFF  # bits of a stored id: 0xFFFF or 0xFFFFFFFF
     window: Mapping[str, Any] | None = None
-    phase: bool = False  # whether training shifts the windows from epoch to epoch
     columns: tuple[str, ...] = ()  # of documents: their number, where no id tells them apart
     memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     fields: ClassVar[tuple[str, ...]] = ("tokens",)
+    phase: ClassVar[bool] = True  # training shifts the windows from epoch to epoch
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn windows into tensors; ``draws`` is unused, as the loader chooses the windows.

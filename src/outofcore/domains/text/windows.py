@@ -1,8 +1,10 @@
-"""Raw text to windows of tokens: read, tokenized side by side, cut, and gathered into pools."""
+"""Raw text to pools of windows: read, tokenized side by side, and joined in memory, where windows are a loader's.
+
+A pool is whole units, so that tokens are copied once, however short the stride; it holds a unit more than asked for.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,10 +25,17 @@ from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import Places, divided, find_places, placed_units
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, RawInputError
+from outofcore.loading.permutation import permutation
+from outofcore.loading.windows import Window, Windows
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 
+Ints = npt.NDArray[np.int64]
 Tokens = npt.NDArray[Any]
+Pool = tuple[Tokens, Ints]
+"""Tokens, and the place of the first of each window, in text order."""
+
+_FILES = 17  # purpose of a key, as those of a loader's order
 
 AUDITED = AuditRate(1024)
 """How many the oracle checks of the documents streamed, whose number nothing forecasts."""
@@ -68,93 +77,58 @@ class Tally:
 
 @dataclass(frozen=True)
 class RawText:
-    """The raw text of a split as windows of tokens.
+    """The raw text of a split, as pools of windows.
 
-    ``seed`` with the epoch decides the order of the files, None for the given order. ``threads`` units are tokenized at
-    a time.
+    With ``shuffle``, files are in an order of seed, epoch and round, else in the given one. ``threads`` units are
+    tokenized at a time.
     """
 
     files: tuple[RawFile, ...]
     section: TextSection
     tokenizer: Tokenizer
+    window: Window
     split: str
-    seed: int | None
+    shuffle: bool
     threads: int
     tally: Tally = field(default_factory=Tally)
 
-    @property
-    def length(self) -> int:
-        """Tokens per window."""
-        return self.section.tensors.seq_len + 1
+    def pools(self, epoch: int, size: int, *, repeat: bool, stopped: Callable[[], bool]) -> Generator[Pool]:
+        """Units joined until they have the tokens of ``size`` windows; the rest of a round is a smaller pool.
 
-    @property
-    def spare(self) -> int:
-        """Most tokens that the phase of an epoch skips: as a loader does, in the split ``train`` only."""
-        tensors = self.section.tensors
-        return tensors.step - 1 if tensors.phase and tensors.across_documents and self.split == "train" else 0
-
-    def pools(
-        self, epoch: int, phase: int, size: int, *, repeat: bool, stopped: Callable[[], bool]
-    ) -> Generator[Tokens]:
-        """Windows that are shuffled together, (windows, length), in text order.
-
-        One round through the text; with ``repeat`` endless, each round in another order. ``phase`` tokens, ``spare`` at
-        most, are skipped at the start of each round; a round has equally many windows for any phase. Its last pool may
-        hold fewer than ``size``. Ends soon after ``stopped()``. Raises RawInputError if the whole text has no window.
+        One round through the text; with ``repeat`` endless, each round in another order. Ends soon after ``stopped()``.
+        Raises RawInputError if the whole text has no window.
         """
         for number in itertools.count() if repeat else range(1):
-            waiting: list[Tokens] = []
-            gathered = pools = 0
-            for windows in self._windows(epoch, number, phase):
+            joined = self._joined(epoch)
+            for tokens, lengths in self._documents(self._order(epoch, number)):
                 if stopped():
                     return
-                taken = 0
-                while taken < len(windows):
-                    waiting.append(windows[taken : taken + size - gathered])
-                    taken += len(waiting[-1])
-                    gathered += len(waiting[-1])
-                    if gathered == size:
-                        yield np.concatenate(waiting)
-                        waiting, gathered, pools = [], 0, pools + 1
-            if gathered:
-                yield np.concatenate(waiting)
-            elif not pools:
+                joined.add(tokens, lengths)
+                if joined.rows >= size * self.window.stride:
+                    yield joined.pool()
+            yield joined.pool()
+            if not joined.windows:
                 raise RawInputError(
-                    f"text.raw: expected a window of {self.length:,} tokens in the split {self.split}, found none in "
-                    f"{self.tally.accepted:,} documents of all splits; {self.tally.rejected.total():,} were rejected"
+                    f"text.raw: expected a window of {self.window.length:,} tokens in the split {self.split}, found "
+                    f"none in {self.tally.accepted:,} documents of all splits; {self.tally.rejected.total():,} were "
+                    "rejected"
                 )
 
     def count(self, limit: int | None = None) -> int:
         """Windows per round; tokenizes everything once, or up to ``limit`` windows."""
-        tensors = self.section.tensors
-        total = windows = 0
-        for unit, result in self._results(range(len(self.files))):
-            lengths = result.sequences["length"][self._chosen(unit, result)]
-            total += int(lengths.sum())
-            if tensors.across_documents:
-                windows = count_windows(total, self.length, tensors.step, self.spare)
-            else:
-                windows += count_windows(lengths, self.length, tensors.step)
-            if limit is not None and windows >= limit:
+        joined = self._joined(0)
+        for tokens, lengths in self._documents(range(len(self.files))):
+            joined.add(tokens, lengths)
+            joined.pool()
+            if limit is not None and joined.windows >= limit:
                 return limit
-        return windows
+        return joined.windows
 
-    def _windows(self, epoch: int, number: int, phase: int) -> Iterator[Tokens]:
-        tensors = self.section.tensors
-        windower = Windower(self.length, tensors.step, phase, self.spare - phase)
-        for unit, result in self._results(self._order(epoch, number)):
-            chosen, lengths = self._chosen(unit, result), result.sequences["length"]
-            tokens = result.rows["tokens"][np.repeat(chosen, lengths)]
-            if tensors.across_documents:
-                yield windower.add(tokens)
-                continue
-            stops = np.cumsum(lengths[chosen]).tolist()
-            for start, stop in zip([0, *stops], stops, strict=False):
-                yield windower.add(tokens[start:stop])
-                windower.end()
+    def _joined(self, epoch: int) -> Joined:
+        return Joined(self.window, self.section.train.seed, epoch, moves=self.split == "train")
 
-    def _results(self, order: Iterable[int]) -> Iterator[tuple[Unit, UnitResult]]:
-        """The units of the files in this order, tokenized; raises AuditError."""
+    def _documents(self, order: Iterable[int]) -> Iterator[tuple[Tokens, Ints]]:
+        """Tokens and lengths of the documents of the split, by unit of the files in this order; raises AuditError."""
         converter = UnitConverter(
             Converter(self.section, AUDITED, self.tokenizer), partial(divided, section=self.section)
         )
@@ -167,9 +141,11 @@ class RawText:
             for (file, number, unit), result in results:
                 if result.differences:
                     raise AuditError(f"the engine and its oracle differ: {result.differences[0]}")
-                self.tally.add(file, number, result, self._chosen(unit, result), self.tokenizer.spelt_bytes)
+                chosen = splits_of(unit, result, self.section.splits) == SPLITS.index(self.split)
+                self.tally.add(file, number, result, chosen, self.tokenizer.spelt_bytes)
                 if len(result.keys):
-                    yield unit, result
+                    lengths = result.sequences["length"]
+                    yield result.rows["tokens"][np.repeat(chosen, lengths)], lengths[chosen]
 
     def _units(self, file: int) -> Iterator[Unit]:
         where = self._places
@@ -181,17 +157,11 @@ class RawText:
     def _places(self) -> Places | None:
         return find_places(self.files, self.section)
 
-    def _chosen(self, unit: Unit, result: UnitResult) -> npt.NDArray[np.bool_]:
-        """Which documents of a unit are of the split."""
-        chosen: npt.NDArray[np.bool_] = splits_of(unit, result, self.section.splits) == SPLITS.index(self.split)
-        return chosen
-
     def _order(self, epoch: int, number: int) -> list[int]:
         """The order of the files in a round."""
-        order = list(range(len(self.files)))
-        if self.seed is not None:
-            order.sort(key=lambda file: hashlib.sha256(f"{self.seed} {epoch} {number} {file}".encode()).digest())
-        return order
+        count = len(self.files)
+        seed = self.section.train.seed
+        return permutation(count, seed, epoch, _FILES, number).tolist() if self.shuffle else list(range(count))
 
 
 def _unaudited(unit: Unit) -> Unit:
@@ -199,36 +169,39 @@ def _unaudited(unit: Unit) -> Unit:
     return replace(unit, detail={**unit.detail, "first": False})
 
 
-class Windower:
-    """Cuts consecutive tokens into windows of ``length``, ``step`` apart, after skipping ``skip``.
+class Joined:
+    """Tokens that are in no pool yet, and the windows that a loader of all of them would give.
 
-    A window counts only if ``spare`` more tokens follow it.
+    ``rows`` tokens were added since the last pool; all pools so far have ``windows`` windows, as many in any epoch.
     """
 
-    def __init__(self, length: int, step: int, skip: int = 0, spare: int = 0) -> None:
-        self._length = length
-        self._step = step
-        self._skip = skip
-        self._spare = spare
-        self._waiting: list[Tokens] = []  # less than a window and what must follow it
+    def __init__(self, window: Window, seed: int, epoch: int, *, moves: bool) -> None:
+        self.rows = self.windows = 0
+        self._windows = partial(Windows, window=window, phase=moves)
+        self._across = window.mode == "pack"
+        self._stride = window.stride
+        self._drawn_from = seed, epoch
+        self._tokens: list[Tokens] = [np.empty(0, np.uint16)]
+        self._lengths: list[Ints] = [np.empty(0, np.int64)]
+        self._start = 0  # where the next window begins in these tokens, or after them, without the phase
 
-    def add(self, tokens: Tokens) -> Tokens:
-        """The windows (windows, length) completed by these tokens, which continue the previous ones."""
-        text = np.concatenate([*self._waiting, tokens[self._skip :]])
-        self._skip = max(0, self._skip - len(tokens))
-        count = max(0, (len(text) - self._spare - self._length) // self._step + 1)
-        done = count * self._step
-        self._skip += max(0, done - len(text))
-        self._waiting = [text[done:].copy()]
-        if not count:
-            return text[:0, None]
-        return np.lib.stride_tricks.sliding_window_view(text, self._length)[: done : self._step]
+    def add(self, tokens: Tokens, lengths: Ints) -> None:
+        """Add documents, which follow the previous ones."""
+        self._tokens.append(tokens)
+        self._lengths.append(lengths)
+        self.rows += len(tokens)
 
-    def end(self) -> None:
-        """Discard the rest: what follows does not continue it."""
-        self._waiting, self._skip = [], 0
-
-
-def count_windows(tokens: npt.NDArray[np.int64] | int, length: int, step: int, spare: int = 0) -> int:
-    """Windows in stretches of these lengths, of which ``spare`` tokens may be skipped, each cut separately."""
-    return int(np.maximum((np.asarray(tokens) - spare - length) // step + 1, 0).sum())
+    def pool(self) -> Pool:
+        """All windows that are complete; what windows of later documents need is kept."""
+        tokens, lengths = np.concatenate(self._tokens), np.concatenate(self._lengths)
+        windows = self._windows(
+            max(0, len(tokens) - self._start), sequences=lambda: (np.cumsum(lengths) - lengths, lengths)
+        )
+        firsts = self._start + windows.first_rows(np.arange(windows.samples), windows.phase_of(*self._drawn_from))
+        done = len(tokens)
+        if self._across:
+            done = min(self._start + windows.samples * self._stride, done)
+            self._start += windows.samples * self._stride - done
+        self.rows, self.windows = 0, self.windows + windows.samples
+        self._tokens, self._lengths = [tokens[done:].copy()], [lengths[:0]]
+        return tokens, firsts
