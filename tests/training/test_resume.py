@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from outofcore import loader, write_store
 from outofcore.domains.task import Batch
 from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.training.checkpoint import Checkpoint
@@ -50,6 +51,46 @@ class Interrupted(WeightedRegression):
             for each in self.signals:
                 os.kill(os.getpid(), each)
         return super().loss(batch)
+
+
+class Places(WeightedRegression):
+    """Notes where the loader is at each step; dies after so many steps."""
+
+    def __init__(self, steps: int = -1) -> None:
+        super().__init__()
+        self.left, self.seen = steps, []
+
+    def loss(self, batch: Batch):
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+        state = self.loader.state_dict()
+        self.seen.append((state["epoch"], state["received"]))
+        return super().loss(batch)
+
+
+@pytest.mark.parametrize("killed_after", range(1, 9))
+@pytest.mark.parametrize(("before", "after"), [(4, 1), (1, 4), (4, 3)])
+def test_a_run_that_goes_on_with_other_ranks_has_each_epoch_once(tmp_path, before, after, killed_after):
+    """Batches of 33 of 100 samples: the last one joins the third where 4 ranks have to get a sample each."""
+    values = {name: column.numpy() for name, column in columns(100, 1).items()}
+    store = write_store(tmp_path / "store", values, chunk_rows=16)
+
+    def places(world: int, steps: int) -> list[tuple[int, int]]:
+        task = Places(steps)
+        task.loader = loader(store, batch_size=33, rank=0, world_size=world)
+        try:
+            train(tmp_path, task=task, train_loader=task.loader, settings=section(batch_size=33), checkpoint_seconds=0)
+        except Killed:
+            assert steps >= 0
+        return task.seen
+
+    seen = places(before, killed_after) + places(after, -1)
+    assert sorted(set(seen)) == seen, "no batch is trained on twice"
+    for epoch in range(3):
+        received = [place for number, place in seen if number == epoch]
+        # One sample is left out where one rank has trained on 99, and four are to go on.
+        assert received in ([33, 66, 99, 100], [33, 66, 100], *([[33, 66, 99]] * (before == 1)))
 
 
 @pytest.mark.parametrize(

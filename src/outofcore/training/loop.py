@@ -81,14 +81,13 @@ def fit(
     ranks = meet(where)
     if threads:
         torch.set_num_threads(max(1, threads // ranks.local_world))
-    steps, val_batches = _lengths(train, val, section, name)
+    val_batches = _val_batches(train, val, section, name)
     checkpoint = out / "models" / f"{name}.partial" / "checkpoint.pt"
     saver = Saver(checkpoint, json.dumps(identity, sort_keys=True), code or {}, checkpoint_seconds)
-    curves = Curves(out / "plots" / name / "train", steps)
     device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
     with device_memory():
-        run = _Run(task.to(where), section, steps, where, micro_batch, saver, curves)
-    progress = run.progress
+        run = _Run(task.to(where), section, len(train), where, micro_batch, saver, out / "plots" / name / "train")
+    progress, curves, steps = run.progress, run.curves, run.steps
     resumed_from = progress.step
     if resumed_from:
         note(f"{name}: resuming at step {resumed_from:,} of {steps:,}")
@@ -97,7 +96,7 @@ def fit(
             curves.draw(step, row)
         curves.move(progress.step)
         while progress.step < steps:
-            if progress.batches >= len(train):
+            if progress.epoch_over(len(train)):
                 if section.val_every is None:
                     run.validate(val, val_batches)
                 progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
@@ -148,8 +147,8 @@ def _device_memory(where: torch.device, samples: int) -> Iterator[None]:
         ) from error
 
 
-def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> tuple[int, int]:
-    """Steps of the run, and batches of a validation."""
+def _val_batches(train: Batches, val: Batches, section: TrainSection, name: str) -> int:
+    """Batches of a validation; raises ParamsError if a split has none."""
     for split, loader in (("train", train), ("val", val)):
         if len(loader) == 0:
             raise ParamsError(
@@ -157,12 +156,9 @@ def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> 
                 f"samples (tensors.lags=1, a smaller tensors.seq_len), convert more, or into more sequences, or change "
                 f"{name}.splits"
             )
-    steps, val_batches = section.epochs * len(train), len(val)
-    if section.max_steps >= 0:
-        steps = min(steps, section.max_steps)
-    if section.val_examples is not None:
-        val_batches = min(val_batches, -(-section.val_examples // section.batch_size))
-    return steps, val_batches
+    if section.val_examples is None:
+        return len(val)
+    return min(len(val), -(-section.val_examples // section.batch_size))
 
 
 class _Run:
@@ -172,17 +168,17 @@ class _Run:
         self,
         task: Task,
         section: TrainSection,
-        steps: int,
+        batches: int,  # of an epoch
         where: torch.device,
         micro_batch: int,
         saver: Saver,
-        curves: Curves,
+        curves: Path,
     ) -> None:
         self.stop = StopBetweenSteps()
         self.samples, self.seconds, self.waited = 0, 0.0, 0.0  # of the steps in this process
-        self._task, self._section, self._steps = task, section, steps
+        self._task, self._section = task, section
         self._where, self._micro_batch = where, micro_batch
-        self._saver, self._curves, self._ranks = saver, curves, meet(where)
+        self._saver, self._ranks = saver, meet(where)
         self._optimizer = make_optimizer(
             task,
             section.optimizer,
@@ -191,6 +187,8 @@ class _Run:
             betas=section.betas,
         )
         self.progress = saver.resume(task, self._optimizer)
+        self.steps = self.progress.steps(section, batches)
+        self.curves = Curves(curves, self.steps)
         together = partial(
             DistributedDataParallel, find_unused_parameters=task.partly_used, gradient_as_bucket_view=True
         )
@@ -208,9 +206,9 @@ class _Run:
         train.set_epoch(progress.epoch)
         if progress.loader is not None:
             train.load_state_dict(progress.loader)
-        self._curves.say(epoch)
+        self.curves.say(epoch)
         batches, begun = iter(train), time.perf_counter()
-        while progress.batches < len(train) and progress.step < self._steps:
+        while progress.batches < len(train) and progress.step < self.steps:
             asked = time.perf_counter()
             if self._section.val_every and progress.step and progress.step % self._section.val_every == 0:
                 self.validate(val, val_batches)
@@ -218,13 +216,13 @@ class _Run:
             batch = next(batches)
             self.waited += time.perf_counter() - asked
             rate = self._step(batch)
-            progress.loader = train.state_dict()
-            if progress.step % max(self._steps // ROWS, 1) == 0:
+            progress.loader = train.state_dict() if progress.batches < len(train) else None
+            if progress.step % max(self.steps // ROWS, 1) == 0:
                 mean = self.mean_loss()
                 progress.loss_sum = progress.loss_count = 0.0
                 self._record({"train/loss": mean} | ({"train/learning_rate": rate} if self._rate_changes else {}))
-                self._curves.say(f"{epoch}, loss {mean:.4g}")
-            self._curves.move(progress.step)
+                self.curves.say(f"{epoch}, loss {mean:.4g}")
+            self.curves.move(progress.step)
             self._pause()
         if self._where.type == "cuda":
             torch.cuda.synchronize(self._where)
@@ -233,7 +231,7 @@ class _Run:
     def _step(self, batch: Batch) -> float:
         """Make a step; returns its learning rate."""
         progress = self.progress
-        rate = learning_rate(self._section, self._steps, progress.step)
+        rate = learning_rate(self._section, self.steps, progress.step)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         # Keyed by the step, so that random layers behave the same in a resumed run. A hash: the generator of the CPU
@@ -258,7 +256,7 @@ class _Run:
         with torch.no_grad(), self._precision():
             for number, batch in enumerate(islice(val, count), 1):
                 add_sums(sums, self._task, batch, self._micro_batch)
-                self._curves.say(f"validation {number} of {count}")
+                self.curves.say(f"validation {number} of {count}")
                 self._pause()
         for module, mode in modes.items():
             module.training = mode
@@ -267,7 +265,7 @@ class _Run:
 
     def _record(self, figures: dict[str, float]) -> None:
         self.progress.history.append((self.progress.step, figures))
-        self._curves.draw(self.progress.step, figures)
+        self.curves.draw(self.progress.step, figures)
 
     def mean_loss(self) -> float:
         """Since the last row of the curves; raises ParamsError, on all ranks alike, if it is not finite."""
