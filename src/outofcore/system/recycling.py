@@ -92,8 +92,9 @@ class _Lease:
         self.__array_interface__ = memory[:size].__array_interface__
         self._memory = memory
         self._spare = spare
-        _in_use[memory.ctypes.data] = memory.nbytes
+        self._address: int = self.__array_interface__["data"][0]  # numpy imports to tell it, too late at the end
+        _in_use[self._address] = memory.nbytes
 
     def __del__(self) -> None:
-        _in_use.pop(self._memory.ctypes.data, None)
+        _in_use.pop(self._address, None)
         self._spare.append(self._memory)
