@@ -7,6 +7,7 @@ import logging
 import pickle
 import re
 import shutil
+import tracemalloc
 from collections import Counter
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -274,8 +275,22 @@ def test_an_own_store_without_its_seal_is_not_read_as_any_zarr(make_store: MakeS
         loader(copy, **SMALL)
     with pytest.raises(StoreError, match="is a store of outofcore"):
         loader(zarr.open_group(make_store(), mode="r"), **SMALL)
+    for part in (make_store() / "train", copy / "train", zarr.open_group(copy, mode="r")["train"]):
+        with pytest.raises(StoreError, match="is in a store of outofcore"):
+            loader(part, **SMALL)
     with pytest.raises(StoreError, match="does not exist"):
         loader(tmp_path / "nothing.zarr", **SMALL)
+
+
+def test_tables_of_very_many_chunks_are_refused_before_they_are_built(tmp_path: Path) -> None:
+    many = zarr.create_array(tmp_path / "many.zarr", shape=(2**40,), chunks=(1024,), shards=(2**30,), dtype="u1")
+    tracemalloc.start()
+    try:
+        with pytest.raises(BudgetError, match=r"tables of 1,073,741,824 chunks take 75.*; raise memory, or read"):
+            loader(many, batch_size=4, memory="64MiB")
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
 
 
 class Served(SimpleHTTPRequestHandler):

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+import outofcore
 from outofcore import ZarrDataset, loader, open_store, reading
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
 from tests.training.chess_run import write_store
 
 pytestmark = pytest.mark.xdist_group("report")
@@ -93,6 +94,15 @@ def test_settings_by_name(stores: Path) -> None:
         loader(store, "train", 16, tensors=reading(store, lags=7), window={"length": 5, "mode": "never"})
     with pytest.raises(ParamsError, match=r"part: expected one of monday, tuesday, wednesday"):
         ZarrDataset(store, "train")
+
+
+def test_tensors_of_columns_that_a_store_lacks_say_what_to_do(stores: Path, tmp_path: Path) -> None:
+    """As a store of an earlier version lacks the scoring of a game."""
+    store = open_store(stores / "go.zarr")
+    planes, table = reading(store, features="planes8"), store.rows("train")
+    bare = outofcore.write_store(tmp_path / "bare", {name: table[name].read() for name in planes.fields})
+    with pytest.raises(StoreError, match=r"bare: .*: no field 'black_rank', which these tensors .*\. Convert again"):
+        loader(bare, "train", 16, tensors=planes)
 
 
 def test_stored_fields_on_request(stores: Path) -> None:

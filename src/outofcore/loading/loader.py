@@ -44,6 +44,7 @@ from outofcore.loading.memory import (
     first_bytes,
     in_flight,
     measure,
+    prove_tables,
     read_together,
     stored_bytes,
 )
@@ -292,6 +293,7 @@ def loader(
         )
         for name in parts
     ]
+    prove_tables(budget, opened_splits)
     samplers = [
         _sampler(opened, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
         if sources is None

@@ -30,6 +30,8 @@ GROUP_BATCHES = 64
 SAMPLE_BYTES = 8 + 8 + 8  # of a batch: first row, random word, and part where there are several
 THREAD_BYTES = 102 << 10  # a decoder of zstd, the places of the rows that are copied, and the objects of its threads
 
+_SMALL_TABLES = 64 << 20
+
 # Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
 
@@ -354,6 +356,18 @@ def divide(budget: int, needs: Sequence[MemoryEstimate]) -> list[int]:
         shares[number] += more
         left -= more
     return [share + left // len(needs) for share in shares] if left else shares
+
+
+def prove_tables(budget: int, splits: Sequence[Split]) -> None:
+    """Raise BudgetError if tables of the chunks exceed the budget, before they are built; small ones are built."""
+    least = sum(table_bytes(split.rows.chunks, len(split.rows.fields)) for split in splits)
+    if least > max(budget, _SMALL_TABLES):
+        rows, chunks = splits[0].rows, sum(split.rows.chunks for split in splits)
+        raise BudgetError(
+            f"a memory budget of {format_bytes(budget)} is too small: the tables of {chunks:,} chunks take "
+            f"{format_bytes(least)}, besides all else; raise memory, or read a copy with larger chunks: these have "
+            f"{rows.chunk_rows:,} rows of {rows.row_bytes:,} bytes"
+        )
 
 
 def prove(budget: int, needs: Sequence[MemoryEstimate]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, rea
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
-from outofcore.loading.sequences import VALID, SequenceColumns, Sequences, indexable
+from outofcore.loading.sequences import NUMBER, VALID, SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
@@ -194,6 +194,9 @@ def open_split(
     stores, and ParamsError if arguments are wrong or do not fit together.
     """
     makes = _reading_of(stores, part, tensors, fields)
+    taken: tuple[str, ...] = makes.columns if isinstance(makes, OfSequences) else ()
+    if makes is not None:
+        _check_made(stores, split, part, makes.fields, [name for name in taken if name != NUMBER])
     tables = [store.rows(split, part) for store in stores]
     fields_of = [_arrays(table, fields if makes is None else makes.fields) for table in tables]
     check_fields(stores, fields_of, tables[0].path)
@@ -212,7 +215,6 @@ def open_split(
     )
     if windows.packs is not None and VALID in rows.fields:
         refuse("window", f"another mode than best_fit, which has a {VALID!r} of its own, as this store has", window)
-    taken = makes.columns if isinstance(makes, OfSequences) else ()
     values = SequenceColumns(sequences, windows, columns, taken, rows.origins[edges[:-1]] if sources else None)
     dtypes = {name: array.dtype for name, array in rows.fields.items()}
     own = StoredReading(dtypes) if makes is None else reading_for(split, makes)
@@ -292,6 +294,18 @@ def _reading_of_all(stores: Sequence[Store]) -> Reading:
                 "differ by the settings of their conversion; give tensors=reading(store, ...) that suits both"
             )
     return first
+
+
+def _check_made(stores: Sequence[Store], split: str, part: str, fields: Iterable[str], columns: Iterable[str]) -> None:
+    """Raise StoreError if a store lacks what the tensors are made of."""
+    for store in stores:
+        for table, names in ((store.rows(split, part), fields), (store.sequences(split, part), columns)):
+            if missing := sorted(set(names) - table.fields.keys()):
+                raise StoreError(
+                    f"{store.root}: {table.path}: no field {missing[0]!r}, which these tensors are made of; there are "
+                    f"{', '.join(sorted(table.fields))}. Convert again if another version, or settings without it, "
+                    "made the store; or read other tensors"
+                )
 
 
 def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:

@@ -11,6 +11,7 @@ they are at most four, or 1 MiB.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import threading
@@ -207,9 +208,9 @@ def open_zarr(
         If axis, rows or splits do not fit it.
     """
     root, group, place = _opened(source)
-    if {"domain", "parts", "splits"} <= set(group.attrs):
+    if (outer := _own_store(place, group)) is not None:
         raise StoreError(
-            f"{root}: is a store of outofcore: open it by its path or address; without its seal, convert again"
+            f"{root}: is {outer}a store of outofcore: open that by its path or address; without its seal, convert again"
         )
     known = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
     axes = {name: number for name, array in known.items() if (number := _axis(array, axis)) is not None}
@@ -277,6 +278,20 @@ def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any],
     if isinstance(store, zarr.storage.LocalStore):
         return root, group, os.path.realpath(Path(store.root, path))
     return root, group, os.path.realpath(root) if isinstance(root, Path) else f"{id(store)}/{path}"
+
+
+def _own_store(place: str, group: zarr.Group | zarr.Array[Any]) -> str | None:
+    """Empty for a store of ours, with seal or without; "in " for a part of one in files; None for any other Zarr."""
+    if {"domain", "parts", "splits"} <= set(group.attrs):
+        return ""
+    for folder in Path(place).parents if isinstance(group.store_path.store, zarr.storage.LocalStore) else ():
+        try:
+            attributes = json.loads((folder / "zarr.json").read_bytes())["attributes"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(attributes, dict) and {"domain", "parts", "splits"} <= attributes.keys():
+            return "in "
+    return None
 
 
 def _named(source: ZarrLike) -> Path | str:
