@@ -110,7 +110,8 @@ def test_a_task_that_reads_values_is_counted_with_them():
 @pytest.mark.parametrize("name", ["chess", "go"])
 def test_a_small_model_and_one_on_the_meta_device_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatch):
     domain = get_domain(name)
-    section = domain.section.model_validate({"raw": "raw"})
+    section = domain.section.model_validate({"raw": "raw", "train": {"preset": "medium"}})
+    assert prediction._made(lambda: domain.planned_task()(section, {})).device.type == "cpu"
     forecast = partial(Forecast, domain, section, domain.schemas(section, ()), 1000, Machine())
     small = forecast().model
     monkeypatch.setattr(prediction, "SMALL", 0)

@@ -30,7 +30,7 @@ PROCESS_BYTES = 500 << 20
 """The interpreter, its libraries and compiled code in a training process on a CPU; a test measures it."""
 MEASURED = (2, 3)
 """Samples of the two steps: one alone is too few for a batch norm."""
-SMALL = 2 * 10**6
+SMALL = 10**7
 """Elements of the tensors that a small task makes."""
 HALVED = {functional.linear, functional.conv1d, functional.conv2d, functional.conv3d, torch.matmul, Tensor.matmul}
 HALVED |= {Tensor.__matmul__, torch.bmm, torch.einsum}
