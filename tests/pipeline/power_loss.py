@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from tests.pipeline.kill_runs import Forked
@@ -258,6 +259,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as top:
         losses, dice = Losses(Path(top), given.domain), random.Random(given.seed)
         runpy.run_path(str(ROOT / "stages" / "convert.py"))  # what a copy of this process need not import
+        import_module("outofcore.training.loop")
         kinds = Counter(event.kind for event in losses.recorded.events)
         print(f"{len(losses.recorded.events)} events", kinds, flush=True)
         for number in range(1, given.losses + 1):
