@@ -267,7 +267,7 @@ def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog:
     list(batches)
     assert len(caplog.messages) == 2
     assert "train: residency ram" in caplog.messages[0]
-    assert "a batch of 100 is drawn from 43 blocks and " in caplog.messages[1]
+    assert "a batch of 100 is drawn from 44 blocks and " in caplog.messages[1]
 
 
 @pytest.mark.parametrize(

@@ -188,12 +188,12 @@ class WorkFolder:
             write_file(new / MARK, f"work folder of outofcore {secrets.token_hex(16)}\n".encode())
             sync_folder(new)
             new.rename(self.path)
-            sync_folder(self.path.parent)
         except (OSError, StoreError):
             if not os.path.lexists(self.path):  # else another process was faster, and took this for a leftover
                 raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
+        sync_folder(self.path.parent)
 
     def _mark(self) -> str:
         """The token in the mark; raises StoreError without one."""

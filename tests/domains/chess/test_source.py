@@ -55,6 +55,7 @@ def test_the_last_start_is_one(data):
 
 @given(fragments.games | fragments.pgn)
 @example(b"1. e4 1-0\n\n1.")  # cut in a move number: no game begins there
+@example(b'{[Event "no moves"]\n[Result "*"]\n\n[Event "no moves"]\n[Result "*"]\n\n')  # a start by what follows it
 @settings(max_examples=100, deadline=None)
 def test_a_unit_is_divided_until_each_game_is_alone(data):
     waiting, alone = [unit_of(data, 5)], []
@@ -64,7 +65,11 @@ def test_a_unit_is_divided_until_each_game_is_alone(data):
         waiting += reversed(parts)
         alone += [] if parts else [unit]
     assert games_of(alone) == games_of([unit_of(data, 5)])
-    assert all(len(games_of([unit])) <= 1 for unit in alone)
+    for unit in alone:  # a game stays with the next one only where any cut would move the start of another
+        games = games_of([unit])
+        for at in np.cumsum([len(text) for _, text in games])[:-1]:
+            first, second = unit_of(unit.payload[:at]), unit_of(unit.payload[at:])
+            assert [text for _, text in games_of([first, second])] != [text for _, text in games]
 
 
 def test_a_game_beyond_all_bounds_is_passed_over_and_said(tmp_path):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
@@ -40,14 +41,24 @@ def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:
     del section
     if holds_records(unit.name):
         return halves(unit, last_record)
-    return halves(unit, lambda text: last_start(text, whole=text == unit.payload))
+    return halves(unit, lambda text: _last_cut(unit.payload, len(text)))
 
 
-def last_start(text: bytes, *, whole: bool = False) -> int:
-    """The last certain game start, 0 if only the first byte is one; without a plain one the text is scanned.
+def _last_cut(text: bytes, end: int) -> int:
+    """The last game start below ``end`` at which a cut changes no other start, 0 if there is none."""
+    starts = _starts(text)
+    for at in reversed(starts[: np.searchsorted(starts, end)].tolist()):
+        if at and np.array_equal(starts, np.append(_starts(text[:at]), at + _starts(text[at:]))):
+            return int(at)
+    return 0
 
-    In a ``whole`` text, which nothing follows, each start is certain, however short the game is.
-    """
+
+def _starts(text: bytes) -> npt.NDArray[np.int64]:
+    return game_starts(np.frombuffer(text, np.uint8))
+
+
+def last_start(text: bytes) -> int:
+    """The last certain game start, 0 if only the first byte is one; without a plain one the text is scanned."""
     start = text.rfind(_EVENT)
     while start > 0:
         before = text[max(start - _LONGEST_LINE, 0) : start].rstrip(_BLANKS)
@@ -55,6 +66,6 @@ def last_start(text: bytes, *, whole: bool = False) -> int:
         if line_start and _ENDS_GAME.fullmatch(before, line_start):
             return start + 1
         start = text.rfind(_EVENT, 0, start)
-    starts = game_starts(np.frombuffer(text, np.uint8))
-    certain = starts if whole else starts[starts < len(text) - LOOKAHEAD]
+    starts = _starts(text)
+    certain = starts[starts < len(text) - LOOKAHEAD]
     return int(certain[-1]) if len(certain) else 0

@@ -51,10 +51,12 @@ def _raw_per_spelt(tokenizer: Tokenizer, store: Store, split: str) -> float | No
         tokens, raw = tokens + int(block["length"].sum()), raw + int(block["bytes"].sum())
         if tokens >= SPELT_TOKENS:
             break
+    if not tokens:
+        return None
     ids = store.rows(split)["tokens"]
     starts = range(0, tokens, BLOCK)
     spelt = sum(int(tokenizer.spelt_bytes[ids.read(start, min(start + BLOCK, tokens))].sum()) for start in starts)
-    return raw / spelt if spelt else None
+    return raw / spelt
 
 
 def _note_unread(documents: Table, tensors: TensorSection) -> None:
