@@ -13,6 +13,8 @@ from pathlib import Path
 from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.settings.yaml_text import parse_yaml
 from outofcore.space.dvc_cache import find_cache
+from outofcore.system.extras import installed
+from outofcore.system.extras import missing as lacking
 
 CURE = (
     "make room, then 'dvc commit' puts into the cache what is in the workspace; "
@@ -40,6 +42,8 @@ def committed(folder: str | Path = ".", targets: Sequence[str] = ()) -> Committe
         raise OutOfCoreError(f"{lock} holds the conflict of a merge: 'git checkout --ours dvc.lock', then 'dvc repro'")
     if not content.endswith(b"\n"):  # DVC passes over what is lost
         raise OutOfCoreError(f"{lock} is cut short, as after a disk that ran full: {RENEW}")
+    if not installed("dvc"):
+        raise ParamsError(lacking(f"{cache.project}: a DVC project", "dvc", "outofcore[project]"))
     command = [sys.executable, "-m", "dvc", "data", "status", "--json", "--granular"]
     ended = subprocess.run(command, cwd=cache.project, capture_output=True, text=True, check=False)  # noqa: S603
     if ended.returncode:
