@@ -15,7 +15,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from zarr.buffer.cpu import NDBuffer
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.array import Array
-from outofcore.store.connection import address_of, connect, one_line, shown, without_secrets
+from outofcore.store.connection import WEB, address_of, connect, one_line, shown, without_secrets
 from outofcore.store.metadata import DTYPES
 from outofcore.store.packing import Packing, packing_of
 from outofcore.store.unsealed import Unsealed, split_rows
@@ -259,12 +259,27 @@ def open_zarr(
     return store
 
 
+class _Addressed(zarr.storage.ObjectStore[Any]):
+    """What an address names. Most web servers list nothing: they are asked once, where a storage is asked again."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(connect(address), read_only=True)
+        self._listed = zarr.storage.ObjectStore(connect(address, retries=0), read_only=True)
+        self._is_web = address.startswith(WEB)
+
+    def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        return self._listed.list_prefix(prefix) if self._is_web else super().list_prefix(prefix)
+
+    def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
+        return self._listed.list_dir(prefix) if self._is_web else super().list_dir(prefix)
+
+
 def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any], str]:
     """What messages call it, the group or array, and its place, links resolved."""
     address = address_of(source) if isinstance(source, str | Path) else None
     root = _named(source)
     try:
-        place: Any = zarr.storage.ObjectStore(connect(address), read_only=True) if address else source
+        place: Any = _Addressed(address) if address else source
         group = source if isinstance(source, zarr.Group | zarr.Array) else zarr.open(place, mode="r")
     except StoreError:
         raise
