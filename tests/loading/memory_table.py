@@ -122,7 +122,8 @@ def foreign(folder: Path, size: int, codec: str) -> dict[str, Any]:
 
 
 def fifty_sources(folder: Path, size: int, codec: str) -> dict[str, Any]:
-    stores = {f"s{k}": _written(folder, f"s{k}", codec, lambda: _random(size * 200, 64)) for k in range(50)}
+    values = _random(size * 200 + 50, 64)
+    stores = {f"s{k}": _written(folder, f"s{k}", codec, values[k : k + size * 200].copy) for k in range(50)}
     return {"store": stores, "batch_size": 256, "weights": {name: 1 + k % 3 for k, name in enumerate(stores)}}
 
 
