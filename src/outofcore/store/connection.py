@@ -98,7 +98,7 @@ def without_secrets(text: str) -> str:
     return re.sub(r"[a-z][a-z0-9+.-]+://[^\s\"'()<>,]+", lambda address: shown(address[0]), line)
 
 
-def connect(address: str, retries: int = RETRIES) -> Any:
+def connect(address: str, retries: int | None = None) -> Any:
     """A connection to a folder; raises StoreError if the environment has no credentials, or the client is missing."""
     if address.startswith("s3:") and not any(os.environ.get(name) for name in IDENTITIES):
         raise StoreError(f"{shown(address)}: nothing in the environment says who you are: {_WHO}")
@@ -113,7 +113,7 @@ def connect(address: str, retries: int = RETRIES) -> Any:
                 "allow_http": address.startswith("http:") or endpoint.startswith("http:"),
             },
             retry_config={
-                "max_retries": retries,
+                "max_retries": RETRIES if retries is None else retries,
                 "retry_timeout": timedelta(seconds=RETRY_SECONDS),
                 "backoff": {
                     "init_backoff": timedelta(seconds=FIRST_PAUSE),
