@@ -164,13 +164,6 @@ def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:
         assert sum(each.pinned_chunks for each in plans) == max(0, spare - groups) // CHUNK
 
 
-def test_a_smaller_pool_takes_its_share() -> None:
-    needs = replace(NEEDS, pool_blocks=62, pool_chunks=640, pool_samples=6400, pool_weights=64_000)
-    smaller = needs.with_pool(14)
-    assert (smaller.pool_chunks, smaller.pool_samples, smaller.pool_weights) == (161, 1601, 16_001)
-    assert replace(needs, pool_weights=0).with_pool(14).pool_weights == 0
-
-
 def test_an_empty_split_has_nothing_to_keep() -> None:
     assert chosen("hybrid", PLENTY, {"chunks": 0}).host_chunks == 0
 

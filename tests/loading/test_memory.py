@@ -245,6 +245,44 @@ def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
     assert min(pools) < 40
 
 
+@pytest.mark.parametrize(
+    ("chunks", "parts"), [(1, 1), (3, 1), (29, 1), (200, 1), (1000, 1), (3, 4), (1, 20), (3, 20), (29, 20)]
+)
+@pytest.mark.parametrize("window", [None, {"length": 10, "mode": "reach"}], ids=["rows", "windows"])
+def test_what_a_refusal_advises_is_accepted(chunks: int, parts: int, window: Any, tmp_path: Path) -> None:
+    days = tuple(f"day{number}" for number in range(parts)) if parts > 1 else None
+    lengths = [128 * chunks - 5]
+
+    def written(rows: int) -> Path:
+        path = tmp_path / f"{rows}.zarr"
+        layout: Any = {"chunk_rows": rows, "shard_rows": 1 << 13, **({"parts": days} if days else {})}
+        return path if path.exists() else write_store(path, lengths, codec="lz4", **layout)
+
+    def opened(memory: int, rows: int = 128, **changes: int) -> Loader:
+        options: dict[str, Any] = {
+            "fields": ("id", "half"),
+            "window": window,
+            "batch_size": 64,
+            "part": days,
+            **changes,
+        }
+        return loader(written(rows), memory=memory, residency="streamed", threads=2, **options)
+
+    followed = 0
+    memory = least(opened)
+    for share in (99, 95, 80, 65, 50, 35, 20):
+        budget = memory * share // 100
+        with pytest.raises(BudgetError) as refusal:
+            opened(budget)
+        for name, value in re.findall(r"(pool_blocks|batch_size)=(\d+)", str(refusal.value)):
+            opened(budget, **{name: int(value)})
+            followed += 1
+        if rows := re.search(r"chunks of (\d+) rows about", str(refusal.value)):
+            opened(budget, int(rows[1]))
+            followed += 1
+    assert followed
+
+
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("pool_chunks", [1, 3, 64, 5000])
 def test_pieces_of_work_that_a_remote_store_sends_whole_are_counted(threads: int, pool_chunks: int) -> None:

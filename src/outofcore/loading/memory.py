@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.batch_memory import Recyclers, SampleBytes, loose_bytes
 from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve, staged_chunks
 from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
-from outofcore.loading.sampling import Access, Sampler
+from outofcore.loading.sampling import Access, PoolLimits, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
 from outofcore.settings.hardware import usable_memory
@@ -64,12 +65,14 @@ class MemoryEstimate:
     local: bool = True  # in files of this machine
     mappable: bool = False  # all fields are in uncompressed local files
     device: bool = False  # tensors can be made of rows on an accelerator
-    sources: int = 1  # of a mixture
     opening: int = 0  # bytes held while tables are read
     unused: int = 0  # chunks of the split that no sample is in
     chunk_rows: int = 1
     fetching: int = 0  # bytes held while a copy on this machine is filled
     kept: int = 0  # bytes of the tables for stored chunks of fields whose chunks are of other rows, and their decoding
+    fewer_blocks: Callable[[int], PoolLimits] | None = None  # limits with pools of fewer blocks
+    fewer_rows: Callable[[int], tuple[PoolLimits, int] | None] | None = None  # of chunks of fewer rows; chunk_tables
+    chunk_tables: int = 0  # bytes of those of the tables that grow with the number of chunks
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
     made: int = 0  # bytes that a thread keeps of a batch's tensors, besides these
     map_kept: int = 0  # bytes that a thread keeps of what map= allocates
@@ -153,32 +156,27 @@ class MemoryEstimate:
         return InFlight(groups, together, min(groups, self.threads), returns)
 
     def with_pool(self, blocks: int) -> MemoryEstimate:
-        """The same needs with a smaller pool."""
-        # A pool may hold two short blocks of each source in addition to its full ones, whose number is rounded up.
-        share = (blocks + 3 * self.sources - 1) / (self.pool_blocks + 2 * self.sources)
-        return replace(
-            self,
-            pool_blocks=blocks,
-            pool_chunks=int(self.pool_chunks * share) + 1,
-            pool_samples=int(self.pool_samples * share) + 1,
-            pool_weights=int(self.pool_weights * share) + 1 if self.pool_weights else 0,
-        )
+        """The same needs with pools of fewer blocks."""
+        return self if self.fewer_blocks is None else self._limited(self.fewer_blocks(blocks), pool_blocks=blocks)
 
-    def rechunked(self, rows: int) -> MemoryEstimate:
-        """About the needs with chunks of fewer rows, a multiple of 16, and as many blocks in a pool."""
-        parts = self.chunk_rows / rows
-        chunks = math.ceil(self.chunks * parts)
-        return replace(
-            self,
-            chunk=math.ceil(self.chunk / parts),
+    def rechunked(self, rows: int) -> MemoryEstimate | None:
+        """The needs of a copy with chunks of fewer rows, and as many blocks in a pool; None if they are not known."""
+        fewer = None if self.fewer_rows is None else self.fewer_rows(rows)
+        if fewer is None:
+            return None
+        limits, tables = fewer
+        return self._limited(
+            limits,
+            chunk=-(-self.chunk * rows // self.chunk_rows),
             chunk_rows=rows,
-            chunks=chunks,
-            pool_chunks=min(chunks, self.pool_blocks + 2 * self.sources),
-            pool_samples=math.ceil(self.pool_samples / parts),
-            pool_weights=math.ceil(self.pool_weights / parts),
-            tables=self.tables - self.kept,
+            chunks=-(-self.chunks * self.chunk_rows // rows),
+            tables=self.tables - self.kept + tables - self.chunk_tables,
             kept=0,
         )
+
+    def _limited(self, limits: PoolLimits, **changes: Any) -> MemoryEstimate:
+        other = replace(self, pool_samples=limits.samples, pool_weights=limits.weights, **changes)
+        return replace(other, pool_chunks=other.chunks if limits.chunks is None else limits.chunks)
 
 
 def measure(
@@ -186,14 +184,26 @@ def measure(
 ) -> MemoryEstimate:
     """What one of ``world`` ranks needs to read a split."""
     own = -(-batch_size // world)
-    limits = sampler.limits(math.gcd(world, sampler.lanes))
+    dealt = math.gcd(world, sampler.lanes)
+    limits = sampler.limits(dealt)
     mask = split.sequences.mask
     tables = limits.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
     rows = split.rows
     chunks = rows.chunks if split.used is None else len(split.used)
     held = sorted(array.held_bytes for array in rows.arrays)
     kept = sum(held) + 2 * sum(held[-threads:])  # one that is being decoded is there encoded and decoded besides
+    of_chunks = limits.table_bytes + table_bytes(rows.chunks, len(rows.fields))
+
+    def fewer_rows(count: int) -> tuple[PoolLimits, int] | None:
+        if (other := sampler.with_chunks(count)) is None:
+            return None
+        less = other.limits(dealt)
+        return less, less.table_bytes + table_bytes(-(-rows.chunks * rows.chunk_rows // count), len(rows.fields))
+
     return MemoryEstimate(
+        fewer_blocks=lambda blocks: sampler.with_pool(blocks).limits(dealt),
+        fewer_rows=fewer_rows,
+        chunk_tables=of_chunks,
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
         chunks=chunks,
@@ -216,7 +226,6 @@ def measure(
         local=split.local,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
-        sources=limits.sources,
         pool_weights=limits.weights,
     )
 
@@ -376,13 +385,9 @@ def prove(budget: int, needs: Sequence[MemoryEstimate]) -> None:
     if least <= budget:
         return
     blocks = needs[0].pool_blocks
-    smaller = next(
-        (
-            fewer
-            for fewer in range(blocks - 1, 0, -1)
-            if sum(each.with_pool(fewer).streamed for each in needs) <= budget
-        ),
-        0,
+    # The last for which the sum was found to fit; 0 if none does.
+    smaller = bisect_right(
+        range(1, blocks), budget, key=lambda fewer: sum(each.with_pool(fewer).streamed for each in needs)
     )
     pools = sum(each.slots * each.chunk for each in needs)
     what = f"two pools of {blocks} blocks" + (f" for each of {len(needs)} parts" if len(needs) > 1 else "")
@@ -401,7 +406,9 @@ def prove(budget: int, needs: Sequence[MemoryEstimate]) -> None:
     if not smaller:
         largest = max(needs, key=lambda each: each.chunk)
         for rows in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
-            if (fitting := sum(each.rechunked(min(rows, each.chunk_rows)).streamed for each in needs)) <= budget:
+            copies = [each.rechunked(min(rows, each.chunk_rows)) for each in needs]
+            fitting = sum(each.streamed if each else budget + 1 for each in copies)
+            if fitting <= budget:
                 message += (
                     f"; a chunk of {largest.chunk_rows:,} rows takes {format_bytes(largest.chunk)}: in a copy with "
                     f"chunks of {rows:,} rows about {format_bytes(fitting)} would do"

@@ -13,6 +13,7 @@ An epoch ends before a source would repeat (``"first"``), or once every source w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -50,6 +51,10 @@ class Source:
     stores: int  # number of its stores, which follow those of the sources before
     share: float  # of the samples, as asked for
     weight: int  # of 65,536
+
+    def share_of(self, blocks: int) -> int:
+        """Its blocks of a pool."""
+        return -(-blocks * self.weight // PLACES)
 
 
 def weigh(weights: object, stores: Mapping[str, int]) -> list[Source]:
@@ -130,14 +135,13 @@ class MixtureSampler(Sampler):
                 raise ParamsError(
                     f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
                 )
-            blocks = -(-pool_blocks * source.weight // PLACES)
-            layout: Any = {"pool_blocks": blocks, "block_rows": block_rows, "lanes": lanes}
+            layout: Any = {"pool_blocks": source.share_of(pool_blocks), "block_rows": block_rows, "lanes": lanes}
             self.plain.append(PlainSampler(windows, split.rows.chunk_rows, seed, shuffle="blocks", **layout))
             selected = windows.chunks(split.rows.chunk_rows) if split.windows.selects else None
             self._chunks.append(split.rows.of(own).chunks if selected is None else len(selected))
         self.first_samples = np.cumsum([0, *(plain.positions for plain in self.plain)])
         self.places = self._length()
-        self.pool_places = self._pool_length()
+        self.pool_places = self._pool_length(self.plain)
 
     @property
     def lanes(self) -> int:
@@ -163,8 +167,14 @@ class MixtureSampler(Sampler):
             samples=self.lanes * self.pool_places // world + drawn,
             chunks=chunks,
             table_bytes=self.schedule.nbytes + self._before.nbytes + tables,
-            sources=len(self.sources),
         )
+
+    def with_pool(self, blocks: int) -> MixtureSampler:
+        other = copy(self)
+        pairs = zip(self.sources, self.plain, strict=True)
+        other.plain = [plain.with_pool(source.share_of(blocks)) for source, plain in pairs]
+        other.pool_places = self._pool_length(other.plain)
+        return other
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -227,10 +237,10 @@ class MixtureSampler(Sampler):
                 ends.append(periods * PLACES + int(where[rest]) - start + (self._stop == "all"))
         return min(ends) if self._stop == "first" else max(ends)
 
-    def _pool_length(self) -> int:
+    def _pool_length(self, plains: Sequence[PlainSampler]) -> int:
         """Places per lane in a pool: so few that two of them draw from two average pools of a source at most."""
-        most = sum(plain.pool_samples(1) for plain in self.plain) // self.lanes // 2
-        for plain, weight in zip(self.plain, self._weights.tolist(), strict=True):
+        most = sum(plain.pool_samples(1) for plain in plains) // self.lanes // 2
+        for plain, weight in zip(plains, self._weights.tolist(), strict=True):
             if plain.pool_count > 1:
                 most = min(most, (plain.positions // plain.pool_count // self.lanes - _APART) * PLACES // (2 * weight))
         return max(1, most // TOGETHER) * TOGETHER

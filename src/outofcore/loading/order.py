@@ -11,6 +11,7 @@ reach back by their last rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -54,7 +55,7 @@ class PlainSampler(Sampler):
         self.windows, self.shuffle, self._lanes = windows, shuffle, lanes
         self.mixed = shuffle in ("blocks", True)
         self.access = "anywhere" if shuffle == "full" else "pools"  # "full" permutes all samples at once
-        self._seed, self._chunk_rows, self.pool_blocks = seed, chunk_rows, pool_blocks
+        self._seed, self._chunk_rows, self.pool_blocks, self._block_rows = seed, chunk_rows, pool_blocks, block_rows
         few = 1 if windows.window is None and not windows.selects else WINDOW_BLOCK_CHUNKS
         self.block_chunks = few if block_rows is None else max(1, block_rows // chunk_rows)
         edges = windows.before(np.arange(-(-windows.span // chunk_rows) + 1) * chunk_rows)
@@ -102,6 +103,15 @@ class PlainSampler(Sampler):
         return PoolLimits(
             samples=self.pool_samples(world), chunks=self.pool_chunks(world), table_bytes=self.table_bytes
         )
+
+    def with_pool(self, blocks: int) -> PlainSampler:
+        other = copy(self)
+        other.pool_blocks = blocks
+        return other
+
+    def with_chunks(self, rows: int) -> PlainSampler:
+        layout: Any = {"pool_blocks": self.pool_blocks, "block_rows": self._block_rows, "lanes": self.lanes}
+        return PlainSampler(self.windows, rows, self._seed, shuffle=self.shuffle, **layout)
 
     def heaviest_pool(self, weights: Ints) -> Ints:
         """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""

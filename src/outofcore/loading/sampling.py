@@ -42,7 +42,6 @@ class PoolLimits:
     table_bytes: int = 0  # held throughout
     weights: int = 0  # values of a column that are read to draw a pool
     by_sequence: bool = False  # whether that is a column of the sequences
-    sources: int = 1  # that have blocks of their own
 
 
 class Sampler(ABC):
@@ -67,6 +66,16 @@ class Sampler(ABC):
     def limits(self, world: int) -> PoolLimits:
         """Limits of one of ``world`` ranks, a divisor of the lanes."""
         return PoolLimits(samples=-(-self.positions // world))
+
+    def with_pool(self, blocks: int) -> Sampler:
+        """The same, with pools of so many blocks; itself where there are none."""
+        del blocks
+        return self
+
+    def with_chunks(self, rows: int) -> Sampler | None:
+        """The same of a copy of the data with chunks of so many rows; None where its limits are not known."""
+        del rows
+        return None
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

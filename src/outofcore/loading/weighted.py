@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -97,6 +98,11 @@ class WeightedSampler(Sampler):
             weights=self.plain.pool_samples(1),
             by_sequence=self._by_sequence,
         )
+
+    def with_pool(self, blocks: int) -> WeightedSampler:
+        other = copy(self)
+        other.plain = self.plain.with_pool(blocks)
+        return other
 
     def describe(self) -> dict[str, Any]:
         return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}

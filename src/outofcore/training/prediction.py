@@ -231,6 +231,7 @@ def loader_needs(
         pool_blocks=section.pool_blocks,
         pool_chunks=pool_chunks,
         pool_samples=pool_samples,
+        fewer_blocks=None if balanced else lambda blocks: sampler.with_pool(blocks).limits(dealt),
         batch_size=section.batch_size,
         batch=batch * (sample.rows + sample.tensors + value),
         made=sample.thread(batch),
