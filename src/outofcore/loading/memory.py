@@ -88,7 +88,7 @@ class MemoryEstimate:
     def encoded(self) -> int:
         """Most bytes of chunks being decoded: one per thread, or all of a piece of work, as a remote store sends it."""
         if self.local or self.decoding != 1:
-            return self.threads * self.decoding * self.chunk
+            return min(self.threads, self.pool_chunks) * self.decoding * self.chunk
         piece = piece_chunks(self.pool_chunks, self.chunk)
         return self.fetching + min(self.threads * piece, self.pool_chunks) * self.chunk
 
