@@ -160,6 +160,43 @@ def test_a_stream_goes_on_after_the_last_batch_received(
         assert len(rest) == len(whole)
 
 
+@pytest.mark.parametrize("place", ["first", "middle", "shorter"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_state_is_of_one_text(section_of, tmp_path: Path, monkeypatch, place: str, shuffle: bool):
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 700)
+    words = [f"word{number:05} " for number in range(4000)]
+    (tmp_path / "a.txt").write_text("".join(words))
+
+    def opened():
+        keys = {"source": {"separator": " "}, "tensors": {"seq_len": 16}, "stream": {"shuffle_windows": 200}}
+        return make(section_of, tmp_path, keys=keys, shuffle=shuffle, threads=2)
+
+    stream = opened()
+    batches = iter(stream)
+    for _ in range(len(stream) * 2 // 3):
+        next(batches)
+    state = json.loads(json.dumps(stream.state_dict()))
+    wanted = next(batches)["inputs"].tolist()
+    stream.close()
+    resumed = opened()
+    resumed.load_state_dict(state)
+    assert next(iter(resumed))["inputs"].tolist() == wanted
+    resumed.close()
+    size = (tmp_path / "a.txt").stat().st_size
+    if place == "first":
+        words[:20] = reversed(words[:20])
+    elif place == "middle":
+        words[1000:1020] = reversed(words[1000:1020])
+    else:
+        words = [" " * (size // 2), *words[: len(words) // 2]]
+    (tmp_path / "a.txt").write_text("".join(words))
+    assert (tmp_path / "a.txt").stat().st_size == size
+    other = opened()
+    other.load_state_dict(state)
+    with pytest.raises(StateError, match="has read other text than"):
+        next(iter(other))
+
+
 def test_more_windows_than_the_text_has_begin_it_again(section_of, folder: Path):
     keys = {"tensors": {"seq_len": 16, "stride": 1, "across_documents": False}}
     once = make(section_of, folder, keys=keys)

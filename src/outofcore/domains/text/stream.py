@@ -105,6 +105,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._samples = samples if repeat else None  # of an epoch, once it is known
         self._identity = _identity(files, section, tokenizer, split, shuffle=shuffle)
         self._given = 0  # windows of the epoch that the consumer has received
+        self._read = ""  # digest of the pools that they are of
         self._begun = False
         self._running: Generator[dict[str, Tensor]] | None = None  # the iteration that may deliver batches
         needed = stream_bytes(section, threads)
@@ -170,7 +171,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Start the next iteration at the beginning of this epoch."""
-        self.epoch, self._given, self._begun = epoch, 0, False
+        self.epoch, self._given, self._read, self._begun = epoch, 0, "", False
 
     def state_dict(self) -> dict[str, Any]:
         """The consumer's place; valid after any batch."""
@@ -180,15 +181,18 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
             "epoch": self.epoch,
             "samples": self._samples,
             "given": self._given,
+            "read": self._read,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume after the last batch that was received; the text before it is tokenized again.
 
+        That text is compared with what the state has read: the next iteration raises StateError if it is another.
+
         Raises
         ------
         StateError
-            If the state belongs to other text, params, another split or seed.
+            If the state belongs to files of other names or sizes, other params, another split or seed.
         """
         if not isinstance(state, Mapping) or (missing := sorted(self.state_dict().keys() - state.keys())):
             lacks = f"one without {', '.join(missing)}" if isinstance(state, Mapping) else reprlib.repr(state)
@@ -206,7 +210,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._samples = state["samples"]
         over = self._samples is not None and state["given"] >= self._samples
         self.set_epoch(state["epoch"] + over)
-        self._given = 0 if over else state["given"]
+        self._given, self._read = (0, "") if over else (state["given"], state["read"])
 
     def close(self) -> None:
         """End the current iteration and its threads."""
@@ -238,23 +242,30 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         with closing(pools), ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker, ExitStack() as at_end:
             at_end.callback(stopped.set)
             batches = self._windows(_ahead(pools, maker))
-            tokens = next(batches, None)
-            while tokens is not None:
+            following = next(batches, None)
+            while following is not None:
+                tokens, read = following
                 batch, given = self._tensors(tokens), self._given + len(tokens)
-                tokens = next(batches, None)
-                if tokens is None:
+                following = next(batches, None)
+                if following is None:
                     self._samples = given
                 # No calls from here on, so that no Ctrl-C can come between counting a batch and yielding it.
-                self._given, self._begun = given, True
+                self._given, self._read, self._begun = given, read, True
                 yield batch
                 del batch
 
-    def _windows(self, pools: Iterator[Pool]) -> Iterator[Tokens]:
-        """The tokens of batches (windows, length) from the consumer's place to the end of the epoch."""
-        length, passed = self._text.window.length, self._given
+    def _windows(self, pools: Iterator[Pool]) -> Iterator[tuple[Tokens, str]]:
+        """The tokens of batches (windows, length) from the consumer's place to the end of the epoch.
+
+        With the digest of all pools up to there. Raises StateError where that of the consumer's place differs.
+        """
+        length, passed, digest = self._text.window.length, self._given, hashlib.blake2b(digest_size=16)
         left = (self._samples or self._limit or sys.maxsize) - passed
         batch: Tokens = np.empty((0, length), np.uint16)
         for number, (tokens, firsts) in enumerate(pools):
+            digest.update(tokens.data)
+            if 0 < passed <= len(firsts) and digest.hexdigest() != self._read:
+                break
             if self._text.shuffle:
                 firsts = firsts[permutation(len(firsts), self._seed, self.epoch, _POOLS, number)]
             firsts, passed = firsts[passed:], max(0, passed - len(firsts))
@@ -265,13 +276,18 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
                 lacking = min(self._batch_size, left) - len(batch)
                 batch, firsts = np.concatenate([batch, windows[firsts[:lacking]]]), firsts[lacking:]
                 if len(batch) == min(self._batch_size, left):
-                    yield batch
+                    yield batch, digest.hexdigest()
                     left -= len(batch)
                     batch = batch[:0]
                     if not left:
                         return
+        if passed:
+            raise StateError(
+                f"the saved state has read other text than {self._section.raw} has now, in files of the same names and "
+                "sizes; begin the epoch anew"
+            )
         if len(batch):
-            yield batch
+            yield batch, digest.hexdigest()
 
     def _tensors(self, tokens: Tokens) -> dict[str, Tensor]:
         # Text readings make no random choices.
