@@ -10,7 +10,7 @@ import pytest
 
 from outofcore.errors import DamagedStore
 from outofcore.store import bulk
-from outofcore.store.bulk import BulkReader, intact
+from outofcore.store.bulk import intact, read_chunks
 from outofcore.store.codecs import ChunkCodec, CodecName
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
@@ -36,8 +36,7 @@ def test_is_what_single_chunks_give(make_store: MakeStore, codec: CodecName) -> 
     chunks = np.random.default_rng(0).permutation(arrays[0].chunks)
     slots = np.random.default_rng(1).permutation(20)[: len(chunks)]
     buffers = [np.zeros((20, 64, *array.shape[1:]), array.dtype) for array in arrays]
-    reader = BulkReader(arrays)
-    read = sum(reader.read(chunks[at : at + 6], buffers, slots[at : at + 6]) for at in range(0, len(chunks), 6))
+    read = sum(read_chunks(arrays, chunks[at : at + 6], buffers, slots[at : at + 6]) for at in range(0, len(chunks), 6))
     expected = 0
     for array, buffer in zip(arrays, buffers, strict=True):
         plain = np.empty((64, *array.shape[1:]), array.dtype)
@@ -59,7 +58,7 @@ def test_any_changed_bit_is_noticed(make_store: MakeStore, codec: CodecName, fro
     arrays = [open_store(root).rows("train")["boards"]]
     buffers = [np.zeros((20, 64, 3), np.uint64)]
     with pytest.raises(DamagedStore, match=r"train/boards.*c\.1\.0.*chunk 7"):
-        BulkReader(arrays).read(np.arange(10), buffers, np.arange(10))
+        read_chunks(arrays, np.arange(10), buffers, np.arange(10))
 
 
 @pytest.mark.usefixtures("functions")
@@ -69,7 +68,7 @@ def test_a_file_that_was_cut_is_noticed(make_store: MakeStore) -> None:
     shard = root / "train" / "boards" / "c.1.0"
     shard.write_bytes(shard.read_bytes()[:-10])
     with pytest.raises(DamagedStore, match=r"c\.1\.0"):
-        BulkReader(arrays).read(np.arange(10), [np.zeros((10, 64, 3), np.uint64)], np.arange(10))
+        read_chunks(arrays, np.arange(10), [np.zeros((10, 64, 3), np.uint64)], np.arange(10))
 
 
 @pytest.mark.skipif(bulk._functions() is None, reason="this platform's wheels do not export the C functions")

@@ -19,7 +19,7 @@ import pytest
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.store import local as module
-from outofcore.store.bulk import BulkReader
+from outofcore.store.bulk import read_chunks
 from outofcore.store.reader import Array, open_store
 from outofcore.store.schema import Layout
 from outofcore.system import descriptors
@@ -208,7 +208,7 @@ def compare_all_shards(store: Path) -> None:
     arrays = [table[name] for name in ("boards", "clock", "move")]
     chunks = np.arange(arrays[0].chunks)
     buffers = [np.zeros((len(chunks), 16, *array.shape[1:]), array.dtype) for array in arrays]
-    BulkReader(arrays).read(chunks, buffers, chunks)
+    read_chunks(arrays, chunks, buffers, chunks)
     for array, buffer in zip(arrays, buffers, strict=True):
         rows = buffer.reshape(-1, *array.shape[1:])[: len(array)]
         np.testing.assert_array_equal(rows, array.read())

@@ -20,7 +20,7 @@ from outofcore.loading.loader import loader
 from outofcore.loading.residency import Mapped
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows
-from outofcore.store.bulk import BulkReader
+from outofcore.store.bulk import read_chunks
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
@@ -146,7 +146,7 @@ def test_a_sound_chunk_of_another_place_or_store_is_refused(
     with pytest.raises(DamagedStore, match="files were swapped, or a copy over this store was not finished"):
         move.read()
     with pytest.raises(DamagedStore, match="of field train/move"):
-        BulkReader([move]).read(np.arange(16), [np.zeros((16, 64), np.uint16)], np.arange(16))
+        read_chunks([move], np.arange(16), [np.zeros((16, 64), np.uint16)], np.arange(16))
     for residency in ("ram", "streamed") + ("mapped",) * (codec == "none"):
         with pytest.raises(DamagedStore, match="of field train/move"):
             list(loader(store, "train", 64, residency=residency, memory="64MiB"))
@@ -167,7 +167,7 @@ def test_an_empty_chunk_of_another_place_is_refused(make_store: Callable[..., Pa
     for read in (
         lambda: clock.read(64, 128),
         lambda: clock.read(70, 80),
-        lambda: BulkReader([clock]).read(one, [room], np.array([0])),
+        lambda: read_chunks([clock], one, [room], np.array([0])),
         lambda: [work() for work in Mapped(Rows([{"clock": clock}]), Windows(len(clock))).bring(one)],
     ):
         with pytest.raises(DamagedStore, match=r"chunk 1 of field train/clock .* is of another version"):

@@ -25,7 +25,7 @@ from outofcore.loading.residency import Residency, Work
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows
 from outofcore.store.array import Array
-from outofcore.store.bulk import reader_of
+from outofcore.store.bulk import read_chunks
 
 Ints = npt.NDArray[np.int64]
 
@@ -153,7 +153,6 @@ class OnDevice(Residency):
         self.device = stream.device or torch.device("cpu")
         self._stream = stream
         self._reservation = reservation
-        self._readers = [reader_of(tuple(fields.values())) for fields in rows.stores]
         self._lock = threading.Lock()
         self._here = np.zeros(self.chunks, np.bool_)
         self._tensors: dict[str, torch.Tensor] = {}
@@ -214,7 +213,7 @@ class OnDevice(Residency):
         decoded = [each.numpy().view(array.dtype) for each, array in zip(staged, self.fields.values(), strict=True)]
         read = 0
         for store, own, of_store in self.rows.by_store(chunks):
-            read += self._readers[store].read(of_store, decoded, np.arange(len(chunks))[own])
+            read += read_chunks([*self.rows.stores[store].values()], of_store, decoded, np.arange(len(chunks))[own])
         with self._stream.queue():
             places = torch.from_numpy(chunks).to(self.device)
             for tensor, each in zip(self._tensors.values(), staged, strict=True):

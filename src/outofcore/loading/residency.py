@@ -23,7 +23,7 @@ from outofcore.loading.gather import ABSENT, BatchBuffer, gather
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows, touched
 from outofcore.store.array import SealedArray
-from outofcore.store.bulk import intact, reader_of
+from outofcore.store.bulk import intact, read_chunks
 from outofcore.store.local import with_room
 from outofcore.system.recycling import Recycler
 
@@ -38,7 +38,7 @@ PIECES = 4  # at least, of what is brought together, for as many threads
 def table_bytes(chunks: int, fields: int) -> int:
     """Bytes of the tables of a split's chunks."""
     of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, pinned
-    of_field = 8 + 16 + 16 + 4  # address; place and size in the reader, and in the index of the shard; checksum
+    of_field = 8 + 24 + 4  # address; offset, length and checksum in the manifest; the store's checksum
     return chunks * (of_chunk + fields * of_field)
 
 
@@ -145,7 +145,6 @@ class Arena(HostResidency):
         pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
         self._pinned = np.zeros(self.chunks, np.bool_)
         self._pinned[used] = np.diff(pinned_before) > 0  # evenly spread
-        self._readers = [reader_of(tuple(fields.values())) for fields in rows.stores]
         self._slots = min(pinned + pool_slots, len(used))
         self.name = "ram" if pinned == len(used) else "hybrid" if pinned else "streamed"
         self._lock = threading.Lock()
@@ -220,7 +219,7 @@ class Arena(HostResidency):
     def _decode(self, chunks: list[int], slots: list[int]) -> None:
         numbers, places, read = np.array(chunks), np.array(slots), 0
         for store, own, of_store in self.rows.by_store(numbers):
-            read += self._readers[store].read(of_store, self._buffers, places[own])
+            read += read_chunks([*self.rows.stores[store].values()], of_store, self._buffers, places[own])
         for number, buffer in enumerate(self._buffers):
             self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
         self._decoded[chunks] = True

@@ -16,8 +16,9 @@ from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.files import Files, read_checked
 from outofcore.store.metadata import ArrayFacts
 from outofcore.store.seal import ADVICE
-from outofcore.store.shards import EMPTY, read_index, shard_name
+from outofcore.store.shards import read_index, shard_name
 
+Ints = npt.NDArray[np.int64]
 Checksums = Callable[[str], npt.NDArray[np.uint32]]
 """The checksums of the chunks of an array, by its path, as they were sealed; 0 for a chunk that is not stored."""
 
@@ -112,7 +113,8 @@ class SealedArray(Array):
         self.chunk_rows = facts.chunk_rows
         self.codec = facts.codec
         self.codec_name = facts.codec.name
-        self._indexes: dict[int, npt.NDArray[np.uint64] | None] = {}
+        self.shard_chunks = facts.shard_rows // facts.chunk_rows
+        self.manifests: dict[int, Ints] = {}  # of the shards that were read of
 
     def __repr__(self) -> str:
         return f"Array({self.path}, shape={self.shape}, dtype={self.dtype}, codec={self.codec.name})"
@@ -126,23 +128,28 @@ class SealedArray(Array):
         """Path of a shard in the store; a shard of nothing but the fill value has no file."""
         return f"{self.path}/{shard_name(number, len(self.shape))}"
 
-    def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
-        """Offset and length of each chunk of a shard, (chunks, 2), cached; None for a shard without a file."""
-        if shard not in self._indexes:
-            name, chunks = self.shard_file(shard), self.shard_rows // self.chunk_rows
-            plain = self.codec.name == "none" and self.dtype != "O"
-            whole = self.chunk_rows * self.row_bytes + CRC_BYTES if plain else None
-            self._indexes[shard] = read_index(self.files, name, chunks, whole) if self.files.exists(name) else None
-        return self._indexes[shard]
+    def manifest(self, shard: int) -> Ints:
+        """Offset, length and sealed checksum of each chunk of a shard, (chunks, 3); 0 for one that is not stored."""
+        if shard not in self.manifests:
+            first, name, index = shard * self.shard_chunks, self.shard_file(shard), None
+            if self.files.exists(name):
+                plain = self.codec.name == "none" and self.dtype != "O"
+                whole = self.chunk_rows * self.row_bytes + CRC_BYTES if plain else None
+                index = read_index(self.files, name, self.shard_chunks, whole)[: self.chunks - first]
+            sealed = self.checksums[first : first + self.shard_chunks]
+            manifest = np.zeros((len(sealed), 3), np.int64)
+            manifest[:, :2] = 0 if index is None else index
+            manifest[:, 2] = sealed
+            self.manifests[shard] = manifest
+        return self.manifests[shard]
 
     def chunks_of(self, name: str) -> dict[int, int]:
         """The chunks of a shard's file by their offsets in it, ascending; none if it is no shard of this array."""
         number = name.removeprefix(f"{self.path}/c.").partition(".")[0]
         if not number.isdecimal() or len(number) > 19 or self.shard_file(int(number)) != name:
             return {}
-        index, first = self.index(int(number)), int(number) * (self.shard_rows // self.chunk_rows)
-        offsets = [] if index is None else index[: self.chunks - first, 0].tolist()
-        return {offset: first + place for place, offset in enumerate(offsets) if offset != EMPTY}
+        offsets, first = self.manifest(int(number))[:, 0].tolist(), int(number) * self.shard_chunks
+        return {offset: first + place for place, offset in enumerate(offsets) if offset}
 
     @cached_property
     def checksums(self) -> npt.NDArray[np.uint32]:
@@ -151,11 +158,9 @@ class SealedArray(Array):
 
     def locate(self, number: int) -> tuple[int, int, int] | None:
         """Shard, offset in its file and encoded length of a chunk; None if it holds only the fill value."""
-        shard, place = divmod(number, self.shard_rows // self.chunk_rows)
-        index = self.index(shard)
-        if index is None or index[place, 0] == EMPTY:
-            return None
-        return shard, int(index[place, 0]), int(index[place, 1])
+        shard, place = divmod(number, self.shard_chunks)
+        offset, length, _ = self.manifest(shard)[place].tolist()
+        return (shard, offset, length) if length else None
 
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
         """Decode a chunk into ``out``; returns the bytes read. Raises DamagedStore if a bit has changed."""
@@ -187,7 +192,8 @@ class SealedArray(Array):
 
     def require_sealed(self, number: int, encoded: bytes) -> None:
         """Raise DamagedStore unless a chunk is the one that was sealed at this place."""
-        if int.from_bytes(encoded[-CRC_BYTES:], "little") != self.checksums[number]:
+        shard, place = divmod(number, self.shard_chunks)
+        if int.from_bytes(encoded[-CRC_BYTES:], "little") != self.manifest(shard)[place, 2]:
             raise DamagedStore(
                 f"{self.files.root}: chunk {number} of field {self.path} (rows from {number * self.chunk_rows}) is of "
                 "another version of the store, or of another place in it: files were swapped, or a copy over this "
@@ -205,7 +211,7 @@ class SealedArray(Array):
     def each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
         """The same, in parallel where reading is latency-bound."""
         for shard in {number * self.chunk_rows // self.shard_rows for number in chunks}:
-            self.index(shard)  # once, and not in each of the threads that read chunks
+            self.manifest(shard)  # once, and not in each of the threads that read chunks
         self.files.each(work, chunks)
 
 

@@ -22,7 +22,6 @@ from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.native import CRC_32C, Words, addresses, call
-from outofcore.store.shards import EMPTY
 from outofcore.system.compilation import njit
 
 _NONE, _LZ4, _ZSTD, _OTHER = range(4)
@@ -39,7 +38,7 @@ def _decode(
     header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
     for number in range(len(jobs)):
         source, place, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
-        kind, target, size, sealed = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
+        sealed, kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
         body = length - CRC_BYTES
         if kind == _NONE and source != IN_MEMORY:  # directly into its slot
             if body != size or call(pread, (source, target, body, place)) != body:
@@ -116,104 +115,66 @@ class _Context:
         self._free(self.address)
 
 
-class ChunkReader:
-    """Decodes chunks of several fields, which have the same chunks, one after another."""
+def read_chunks(arrays: Sequence[Array], chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
+    """Decode chunks of several fields, which have the same chunks and shards; returns the bytes read.
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        self._arrays = tuple(arrays)
-
-    def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
-        """Decode chunks into slots of one buffer (slots, chunk_rows, ...) per field; returns the bytes read."""
+    Each goes into its slot of one buffer (slots, chunk_rows, ...) per field. Raises DamagedStore if a bit has changed.
+    """
+    functions, sealed = _functions(), [array for array in arrays if isinstance(array, SealedArray)]
+    if functions is None or len(sealed) < len(arrays):
         return sum(
             array.chunk(int(chunk), buffer[slot])
-            for array, buffer in zip(self._arrays, buffers, strict=True)
+            for array, buffer in zip(arrays, buffers, strict=True)
             for chunk, slot in zip(chunks, slots, strict=True)
         )
+    files = sealed[0].files
+    shards, inside = np.divmod(chunks, sealed[0].shard_chunks)
+    touched = np.unique(shards).tolist()
+    together = max(1, files.at_once // len(sealed))
+    if len(touched) > together:
+        groups = np.searchsorted(touched[::together], shards, "right")
+        some = [groups == group for group in range(1, int(groups.max()) + 1)]
+        return sum(read_chunks(arrays, chunks[own], buffers, slots[own]) for own in some)
+    pairs = [(array, shard) for array in sealed for shard in touched]
+    files.each(lambda pair: pair[0].manifest(pair[1]), [pair for pair in pairs if pair[1] not in pair[0].manifests])
+    strides = np.array([[buffer.strides[0]] for buffer in buffers])
+    jobs = np.empty((len(sealed), len(chunks), 7), np.int64)
+    jobs[:, :, 4] = [[_KINDS.get(array.codec.name, _OTHER)] for array in sealed]
+    jobs[:, :, 5] = np.array([[buffer.ctypes.data] for buffer in buffers]) + strides * slots
+    jobs[:, :, 6] = strides
+    cells, wanted = [], []
+    for shard in touched:
+        own = np.flatnonzero(shards == shard) if len(touched) > 1 else slice(None)
+        for number, array in enumerate(sealed):
+            jobs[number, own, 1:4] = array.manifest(shard)[inside[own]]
+            if files.exists(name := array.shard_file(shard)):
+                cells.append((number, own))
+                wanted.append(Ranges(name, jobs[number, own, 1], jobs[number, own, 2]))
+    readers = files.open_ranges(wanted)  # which keep the bytes until all is read
+    for cell, reader in zip(cells, readers, strict=True):
+        jobs[*cell, 0] = reader.source
+        jobs[*cell, 1] = reader.places
+    return _run(functions, sealed, jobs, chunks, buffers, slots)
 
 
-class BulkReader(ChunkReader):
-    """Decodes chunks of several fields of a sealed store, which have the same shards too, in compiled calls."""
-
-    def __init__(self, arrays: Sequence[SealedArray]) -> None:
-        self._arrays: tuple[SealedArray, ...] = tuple(arrays)
-        some = self._arrays[0]
-        self._shard_chunks = some.shard_rows // some.chunk_rows
-        # Offset and length of each chunk of each field, 0 for an empty chunk; of the shards that are located.
-        self._places = np.zeros((len(self._arrays), some.chunks, 2), np.int64)
-        self._located: set[tuple[int, int]] = set()
-        self._names: dict[tuple[int, int], str] = {}  # of those that have a file
-        self._kinds = np.array([[_KINDS.get(array.codec.name, _OTHER)] for array in self._arrays])
-
-    def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
-        functions = _functions()
-        if functions is None:
-            return super().read(chunks, buffers, slots)
-        shards = chunks // self._shard_chunks
-        touched = sorted(set(shards.tolist()))
-        files = self._arrays[0].files
-        together = max(1, files.at_once // len(self._arrays))
-        if len(touched) > together:
-            firsts = np.array(touched[::together])
-            groups = np.searchsorted(firsts, shards, "right")
-            return sum(
-                self.read(chunks[groups == group], buffers, slots[groups == group])
-                for group in range(1, len(firsts) + 1)
-            )
-        pairs = [(number, shard) for number in range(len(self._arrays)) for shard in touched]
-        files.each(self._locate, [pair for pair in pairs if pair not in self._located])
-        strides = np.array([[buffer.strides[0]] for buffer in buffers])
-        jobs = np.empty((len(self._arrays), len(chunks), 7), np.int64)
-        jobs[:, :, 1:3] = self._places[:, chunks]
-        jobs[:, :, 3] = self._kinds
-        jobs[:, :, 4] = np.array([[buffer.ctypes.data] for buffer in buffers]) + strides * slots
-        jobs[:, :, 5] = strides
-        for number, array in enumerate(self._arrays):
-            jobs[number, :, 6] = array.checksums[chunks]
-        whole = slice(None)
-        where = {shard: np.flatnonzero(shards == shard) if len(touched) > 1 else whole for shard in touched}
-        cells = [jobs[number, where[shard]] for number, shard in pairs]
-        names = [self._names.get(pair) for pair in pairs]
-        wanted = [Ranges(name, cell[:, 1], cell[:, 2]) for name, cell in zip(names, cells, strict=True) if name]
-        reached = iter(files.open_ranges(wanted))
-        held = []  # until all is read
-        for (number, shard), name in zip(pairs, names, strict=True):
-            if name:
-                each = next(reached)
-                held.append(each.held)
-                jobs[number, where[shard], 0] = each.source
-                jobs[number, where[shard], 1] = each.places
-        return self._run(functions, jobs, chunks, buffers, slots)
-
-    def _run(
-        self, functions: Words, jobs: Words, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words
-    ) -> int:
-        context = getattr(_KEPT, "context", None)
-        if context is None:
-            context = _KEPT.context = _Context()
-        lengths = jobs[:, :, 2]
-        if len(context.scratch) < lengths.max():
-            context.scratch = np.empty(int(lengths.max()), np.uint8)
-        done = np.zeros(lengths.shape, np.bool_)
-        some = np.zeros(np.count_nonzero(lengths), np.bool_)
-        _decode(functions, context.address, jobs[lengths > 0], context.scratch, some)
-        done[lengths > 0] = some
-        for field, place in np.argwhere(~done).tolist():  # empty, or damaged
-            self._arrays[field].chunk(int(chunks[place]), buffers[field][slots[place]])
-        return int(lengths.sum())
-
-    def _locate(self, pair: tuple[int, int]) -> None:
-        number, shard = pair
-        first = shard * self._shard_chunks
-        places = self._places[number, first : first + self._shard_chunks]
-        index = self._arrays[number].index(shard)
-        if index is not None:
-            written = index[: len(places)]
-            places[:] = np.where(written == EMPTY, 0, written)
-            self._names[pair] = self._arrays[number].shard_file(shard)
-        self._located.add(pair)  # last, as other threads check it
-
-
-def reader_of(arrays: Sequence[Array]) -> ChunkReader:
-    """The fastest reader of fields that are read together."""
-    sealed = [array for array in arrays if isinstance(array, SealedArray)]
-    return BulkReader(sealed) if len(sealed) == len(arrays) else ChunkReader(arrays)
+def _run(
+    functions: Words,
+    arrays: Sequence[SealedArray],
+    jobs: Words,
+    chunks: Words,
+    buffers: Sequence[npt.NDArray[Any]],
+    slots: Words,
+) -> int:
+    context = getattr(_KEPT, "context", None)
+    if context is None:
+        context = _KEPT.context = _Context()
+    lengths = jobs[:, :, 2]
+    if len(context.scratch) < lengths.max():
+        context.scratch = np.empty(int(lengths.max()), np.uint8)
+    done = np.zeros(lengths.shape, np.bool_)
+    some = np.zeros(np.count_nonzero(lengths), np.bool_)
+    _decode(functions, context.address, jobs[lengths > 0], context.scratch, some)
+    done[lengths > 0] = some
+    for field, place in np.argwhere(~done).tolist():  # empty, or damaged
+        arrays[field].chunk(int(chunks[place]), buffers[field][slots[place]])
+    return int(lengths.sum())

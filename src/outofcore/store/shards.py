@@ -32,14 +32,14 @@ def index_bytes(chunks: int) -> int:
     return 16 * chunks + CRC_BYTES
 
 
-def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.NDArray[np.uint64]:
-    """Offset and length of each chunk of a shard, (chunks, 2), both :data:`EMPTY` for an empty one.
+def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.NDArray[np.int64]:
+    """Offset and length of each chunk of a shard, (chunks, 2), both 0 for one that is not stored.
 
     ``whole`` is the encoded length of every chunk, None if they differ. Raises DamagedStore if the index has changed or
     the chunks are not consecutive in the file, since compiled code reads where it points.
     """
 
-    def checked(raw: bytes) -> npt.NDArray[np.uint64]:
+    def checked(raw: bytes) -> npt.NDArray[np.int64]:
         index = np.empty((chunks, 2), "<u8")
         try:
             ChunkCodec("none", 0, "uint64").decode(raw, index)
@@ -48,7 +48,7 @@ def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.N
         wrong = _misplaced(index, files.size(name), whole)
         if wrong:
             raise DamagedStore(f"{files.root}: index of shard {name} {wrong}; {ADVICE}")
-        return index
+        return np.where(index == EMPTY, 0, index).astype(np.int64)
 
     return read_checked(files, name, 0, index_bytes(chunks), checked)
 
@@ -59,8 +59,8 @@ def _misplaced(index: npt.NDArray[np.uint64], size: int, whole: int | None) -> s
     offsets, lengths = written.T
     first = index_bytes(len(index))
     # Numbers are checked before they are added, so that sums stay within 64 bits.
-    if (written > size).any():
-        return "names bytes beyond its end"
+    if (written > size).any() or not lengths.all():
+        return "names chunks of no bytes, or beyond its end"
     if (offsets != np.uint64(first) + np.cumsum(lengths) - lengths).any() or first + int(lengths.sum()) != size:
         return "does not name its chunks one after the other"
     if whole is not None and (lengths != whole).any():
