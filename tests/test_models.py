@@ -342,10 +342,20 @@ class Runs:
         return os.system, ("touch ran",)
 
 
+def test_the_folder_of_a_run_stands_for_its_only_model(project: Path, elsewhere: Path) -> None:
+    write_random(project, "chess", elsewhere / "runs/first/models/chess")
+    assert outofcore.load_model("runs/first").domain.name == "chess"
+    write_random(project, "go", elsewhere / "runs/first/models/go")
+    expected = r"runs/first: expected one model, found 2; name one of runs/first/models/chess, runs/first/models/go"
+    with pytest.raises(StateError, match=expected):
+        outofcore.load_model("runs/first")
+    assert outofcore.load_model("runs/first/models/go").domain.name == "go"
+
+
 def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> None:
     file = write_random(project, "chess", elsewhere / "model") / "model.pt"
     whole, middle = file.read_bytes(), file.stat().st_size // 2
-    with pytest.raises(StateError, match="nowhere: no model here; expected the folder that training leaves"):
+    with pytest.raises(StateError, match="nowhere: no model here; expected the folder of a run"):
         outofcore.load_model("nowhere")
     torch.save({"model": Runs()}, file)
     with pytest.raises(StateError, match=r"got a damaged or another file"):

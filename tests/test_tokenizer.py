@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,12 @@ def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenize
     assert Path("mine.json").read_bytes() == tokenizer.read_bytes()
     assert json.loads(done.stdout)["vocabulary"] == 400
     assert done.stderr == ""
-    call("convert", "text", corpus, "text.zarr", "-S", "tokenizer=mine.json")
+    shown = call("convert", "text", corpus, "text.zarr", "-S", "tokenizer=mine.json").stdout
+    figures = json.loads(call("convert", "text", corpus, "text.zarr", "-S", "tokenizer=mine.json", "--json").stdout)
+    tokens = outofcore.open_store("text.zarr").attributes["rows"]
+    assert figures["rows"] == tokens
+    assert re.search(rf"^train +{tokens['train']:,} ", shown, re.MULTILINE)
+    assert figures["digest"] in shown
     assert outofcore.open_store("text.zarr").attributes["tokenizer"] == tokenizer.read_text(encoding="utf-8")
     assert "unknown key text.tokenizer.size" in call("tokenizer", corpus, "mine.json", "-S", "size=4", code=2).stderr
     assert "is no setting" in call("tokenizer", corpus, "mine.json", "-S", "params=x", code=2).stderr

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from outofcore.display.console import one_line_errors, stopped_at_once, visible
 
 with stopped_at_once():
+    import shlex
     from dataclasses import asdict
     from functools import partial
 
@@ -230,8 +231,9 @@ def convert_files(
         list[str] | None, typer.Option("-S", "--set", help="A setting, such as filters.min_elo=2000; may be repeated.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store of other settings.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Convert raw files into a sealed store; prints its figures as JSON.
+    """Convert raw files into a sealed store, and say what is in it.
 
     Settings are the defaults of the domain, or those of a params file. In a DVC project, 'dvc repro' converts.
 
@@ -243,8 +245,9 @@ def convert_files(
     """
     with one_line_errors():
         _begin(f"convert {domain}: {first}{f' to {shown(second)}' if second else ''}")
+        from outofcore.inspect.store import card_of
         from outofcore.params import given_settings, load_params
-        from outofcore.pipeline import convert
+        from outofcore.pipeline import REJECTS, convert
 
         settings = given_settings(setting or [])
         if second is None:
@@ -257,10 +260,15 @@ def convert_files(
             raw = load_params(file).section(domain).raw
             if not isinstance(raw, str):
                 raise ParamsError(f"{file}: {domain}.raw has several entries; name the path of one before the store")
-            figures = convert(domain, raw, first, params=file, replace=replace, **settings)
+            second, figures = first, convert(domain, raw, first, params=file, replace=replace, **settings)
         else:
             figures = convert(domain, first, second, params=params, replace=replace, **settings)
-        _print_json(figures)
+        if as_json:
+            _print_json(figures)
+            return
+        terminal.print_counts(_console(), card_of(open_store(second)))
+        if figures["rejected"]:
+            typer.echo(f"{visible(second)}{REJECTS} lists the rejected", err=True)
 
 
 @app.command("train", short_help="Train a model on a store.")
@@ -273,8 +281,9 @@ def train_model(
         list[str] | None, typer.Option("-S", "--set", help="A setting, such as train.max_steps=100; may be repeated.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda or mps; the best by default.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Train the model of a store's domain; prints the figures of its last validation as JSON.
+    """Train the model of a store's domain; prints the figures of its last validation.
 
     A run that was stopped resumes with the same command. In a DVC project, 'dvc repro' trains.
 
@@ -288,14 +297,20 @@ def train_model(
         from outofcore.params import given_settings
 
         with large_imports():
+            from outofcore.report.words import figure_lines
             from outofcore.training.ranks import this_rank
             from outofcore.training.run import train
 
         settings = given_settings(setting or [])
         tell = partial(print, sep="\n", file=sys.stderr, flush=True)
         figures = train(store, out, params=params, device=device, tell=tell, **settings)
-        if not this_rank().rank:
+        if this_rank().rank:
+            return
+        if as_json:
             _print_json(figures)
+        else:
+            typer.echo("\n".join(figure_lines(figures)))
+            typer.echo(f"try the model: outofcore predict {shlex.quote(str(out))} RAW", err=True)
 
 
 @app.command("tokenizer", short_help="Train a tokenizer on raw text.")
@@ -328,7 +343,7 @@ def write_tokenizer(
 
 @app.command(short_help="Try a trained model on raw files.")
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder of a trained model, such as models/chess.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/first, or of a model: models/chess.")],
     raw: Annotated[Path, typer.Argument(help="Raw file or folder: games, a recording; for text a prompt.")],
     *,
     best: Annotated[int | None, typer.Option(help="Chess, Go: moves to list per position; 5 by default.")] = None,

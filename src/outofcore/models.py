@@ -53,7 +53,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     Parameters
     ----------
     path
-        The folder that training leaves, ``models/<domain>``, or the ``model.pt`` in it.
+        The folder of a run, such as ``runs/first``, the folder ``models/<domain>`` in it, or the ``model.pt`` in that.
     device
         Where the model computes.
 
@@ -72,7 +72,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     if not isinstance(path, str | Path):
         refuse("path", "the folder of a model, such as models/chess", path)
     place = named_device(device)
-    file = Path(path) / MODEL if Path(path).is_dir() else Path(path)
+    file = _model_file(Path(path))
     content = _read(file)
     try:
         identity = json.loads(content["identity"])
@@ -342,9 +342,22 @@ def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
         raise KeyError(*(shapes.items() ^ others.items()))
 
 
+def _model_file(path: Path) -> Path:
+    """The ``model.pt`` of a folder, or of the only model of a run; raises StateError if there are several."""
+    if not path.is_dir() or (path / MODEL).is_file():
+        return path / MODEL if path.is_dir() else path
+    trained = sorted(path.glob(f"models/*/{MODEL}"))
+    if len(trained) > 1:
+        names = ", ".join(str(file.parent) for file in trained)
+        raise StateError(f"{path}: expected one model, found {len(trained)}; name one of {names}")
+    return trained[0] if trained else path / MODEL
+
+
 def _read(file: Path) -> dict[str, Any]:
     """The content of a ``model.pt``; raises StateError."""
     if not file.is_file():
-        raise StateError(f"{file}: no model here; expected the folder that training leaves, such as models/chess")
+        raise StateError(
+            f"{file}: no model here; expected the folder of a run, such as runs/first, or a folder models/chess in it"
+        )
     message = f"{file}: expected a model, got a damaged or another file; get it again, or train again"
     return read_saved(file, message)

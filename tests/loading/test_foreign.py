@@ -328,7 +328,7 @@ def test_info_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_info_says_how_it_would_be_read(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["info", str(write(tmp_path / "a.zarr", "sharded"))]).stdout
     assert "residency ram" in said
-    assert "a batch of 1,024 is drawn from" in said
+    assert "a batch of 1,024 mixes " in said
     group = zarr.open_group(tmp_path / "wide.zarr", mode="w")
     group.create_array("frames", shape=(4000, 90, 180), chunks=(1000, 90, 180), dtype="f4")
     said = CliRunner().invoke(app, ["info", str(tmp_path / "wide.zarr")])

@@ -33,14 +33,13 @@ def test_batches_mix_as_the_loader_says(
     )
     blocks, sequences = measured(batches, BLOCK), measured(batches, LENGTH)
     told = re.search(
-        r"a batch of 128 is drawn from (\d+) blocks and (\d+) sequences?; "
-        r"rows chosen at random would be of (\d+) and (\d+)",
+        r"a batch of 128 mixes (\d+) sequences? in (\d+) blocks \((\d+) in (\d+) if drawn at random\)",
         caplog.text,
     )
     assert told
-    np.testing.assert_allclose([int(told[1]), int(told[2])], [blocks, sequences], rtol=0.05, atol=1.5)
+    np.testing.assert_allclose([int(told[1]), int(told[2])], [sequences, blocks], rtol=0.05, atol=1.5)
     random = np.random.default_rng(0).integers(0, ROWS, (300, BATCH))
-    ideal = [np.mean([len(set(row.tolist())) for row in random // unit]) for unit in (BLOCK, LENGTH)]
+    ideal = [np.mean([len(set(row.tolist())) for row in random // unit]) for unit in (LENGTH, BLOCK)]
     np.testing.assert_allclose([int(told[3]), int(told[4])], ideal, rtol=0.02)
     assert ("labels in memory are" in caplog.text) == (shuffle == "blocks")
 

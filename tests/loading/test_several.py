@@ -228,9 +228,7 @@ def test_says_how_many_stores_and_rows(months: list[Path], caplog: pytest.LogCap
     caplog.set_level(logging.INFO, "outofcore")
     list(opened(months, label="label"))
     assert f"train: 6 stores, {ROWS:,} rows" in caplog.messages
-    assert any(
-        re.search(r"a batch of 48 is drawn from \d+ blocks .* labels in memory are", line) for line in caplog.messages
-    )
+    assert any(re.search(r"a batch of 48 mixes .* labels in memory are", line) for line in caplog.messages)
 
 
 def test_windows_that_reach_back_beyond_every_store_count_in_the_budget(make_store: MakeStore) -> None:

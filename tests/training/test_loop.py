@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -246,6 +247,40 @@ def test_a_terminal_shows_how_far_it_is(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().err
     assert "validation 3 of 3" in shown
     assert "100 %" in shown
+
+
+def test_a_batch_job_shows_how_far_it_is_in_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("outofcore.display.bar.LINE_SECONDS", 0)
+    train(tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "note: toy: 3 epochs of 7 steps"
+    shown = [line for line in lines if line.startswith("train toy:") and "loss" in line]
+    pattern = r"train toy: \d+ %, step \d+ of 21, epoch \d, loss [\d.e-]+, [\d,]+ samples/s"
+    pattern += r"(, val \w+ [\d.e-]+)?(, \d+ s left)?"
+    assert all(re.fullmatch(pattern, line) for line in shown)
+    assert len(shown) == STEPS
+    assert "train toy: 5 %, step 1 of 21, epoch 1, " in shown[0]
+    assert ", val error " in shown[-1]  # of the epoch before
+    assert len([line for line in lines if "validation 3 of 3" in line]) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "first", "last"),
+    [
+        ({}, "3 epochs of 7 steps", None),
+        ({"max_steps": 9}, "9 steps (max_steps) of 3 epochs of 7 steps", None),
+        ({"max_steps": 21}, "21 steps (max_steps) of 3 epochs of 7 steps", None),
+        (
+            {"max_steps": 1000},
+            "3 epochs of 7 steps; max_steps 1,000 is not reached: set epochs to train longer",
+            "trained for 3 epochs of 7 steps; max_steps 1,000 is not reached: set epochs to train longer",
+        ),
+    ],
+)
+def test_a_run_says_how_long_it_is_and_that_max_steps_is_out_of_reach(tmp_path, capsys, settings, first, last):
+    train(tmp_path, settings=section(**settings))
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: toy: ")]
+    assert said == [f"note: toy: {line}" for line in (first, last) if line]
 
 
 def test_no_steps_give_the_figures_of_the_untrained_model(tmp_path):

@@ -44,6 +44,16 @@ RESTORE_OUTSIDE = "damaged; to restore: convert again"
 
 def print_card(console: Console, card: Card) -> None:
     """Print a store's card."""
+    print_counts(console, card)
+    for table in (field_table(card), setting_table(card), source_table(card, MOST_NAMES)):
+        print_table(console, table)
+    if card.sample:
+        console.print(f"\nthe first {card.row}:", style="bold")
+        console.print(card.sample)
+
+
+def print_counts(console: Console, card: Card) -> None:
+    """Print how much of the raw input a store has, as what, and where."""
     raw = sum(field.raw_bytes or 0 for field in card.fields)
     rows, rejected = sum(card.rows.values()), sum(card.rejected.values())
     each = f", {card.bytes / rows:.3g} bytes per {card.row}" if rows else ""
@@ -62,11 +72,7 @@ def print_card(console: Console, card: Card) -> None:
     print_table(console, DisplayTable(columns("text", "", ""), facts))
     if card.rejected:
         print_table(console, reject_table(card))
-    for table in (split_table(card), field_table(card), setting_table(card), source_table(card, MOST_NAMES)):
-        print_table(console, table)
-    if card.sample:
-        console.print(f"\nthe first {card.row}:", style="bold")
-        console.print(card.sample)
+    print_table(console, split_table(card))
 
 
 def print_rows(console: Console, store: Store, found: Sequence[Look]) -> None:
@@ -93,7 +99,7 @@ def verify_visibly(store: Path) -> Verdict:
         total = None
     with Bar(transient=True) as progress:
         task = progress.add_task(f"verify {visible(shown(store))}", total=total)
-        return verify(store, lambda read: progress.advance(task, read))
+        return verify(store, lambda read: progress.update(task, advance=read))
 
 
 def print_verdicts(console: Console, found: Iterable[Verdict]) -> None:

@@ -348,7 +348,9 @@ def loader(
         threads=threads,
         flight=flight,
         notes=[
-            *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
+            *_notes(
+                readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} thread{'s' * (threads != 1)}"
+            ),
             *(_lanes_lines(batching.world, lanes) if shuffle in (True, "blocks") and groups is None else []),
             *splits_lines(stores),
             *filter(None, (each.note(split, list(opened_splits[0].rows.fields)) for each in stores)),

@@ -169,8 +169,8 @@ class PlainSampler(Sampler):
             blocks, sequences = (self.lanes * distinct(kind / self.lanes, draws / self.lanes) for kind in pool)
             blocks = min(pool[0], blocks)
         line = (
-            f"a batch of {batch_size:,} is drawn from {_counted(blocks, 'block')} and "
-            f"{_counted(sequences, 'sequence')}; rows chosen at random would be of {best[0]:,.0f} and {best[1]:,.0f}"
+            f"a batch of {batch_size:,} mixes {_counted(sequences, 'sequence')} in {_counted(blocks, 'block')} "
+            f"({best[1]:,.0f} in {best[0]:,.0f} if drawn at random)"
         )
         if not label or not self.mixed:
             return line

@@ -18,10 +18,10 @@ class Curves:
     a DVC repository of any Git repository that it is started in.
     """
 
-    def __init__(self, folder: Path, steps: int) -> None:
-        self._folder, self._first = folder, this_rank().rank == 0
-        self._bar = Bar(disable=not self._first)
-        self._line = self._bar.add_task("training", total=steps)
+    def __init__(self, name: str, folder: Path, steps: int) -> None:
+        self._folder, self._first, self._steps = folder, this_rank().rank == 0, steps
+        self._bar = Bar(silent=not self._first)
+        self._line = self._bar.add_task(f"train {name}", total=steps)
 
     def __enter__(self) -> Self:
         if self._first and self._folder.exists():
@@ -41,10 +41,7 @@ class Curves:
             with table.open("a", encoding="utf-8", newline="") as file:
                 csv.writer(file, "excel-tab", lineterminator="\n").writerows(rows)
 
-    def say(self, what: str) -> None:
-        """Name what is done now."""
-        self._bar.update(self._line, description=what)
-
-    def move(self, step: int) -> None:
-        """Show that so many steps are made."""
-        self._bar.update(self._line, completed=step)
+    def show(self, step: int, *facts: str) -> None:
+        """Show that so many steps are made, and what is known of them."""
+        shown = ", ".join((f"step {step:,} of {self._steps:,}", *filter(None, facts)))
+        self._bar.update(self._line, completed=step, facts=shown)

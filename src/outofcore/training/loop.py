@@ -86,15 +86,17 @@ def fit(
     saver = Saver(checkpoint, json.dumps(identity, sort_keys=True), code or {}, checkpoint_seconds)
     device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
     with device_memory():
-        run = _Run(task.to(where), section, len(train), where, micro_batch, saver, out / "plots" / name / "train")
+        run = _Run(name, task.to(where), section, len(train), where, micro_batch, saver, out / "plots" / name / "train")
     progress, curves, steps = run.progress, run.curves, run.steps
+    length = _length(section, steps, len(train))
+    note(f"{name}: {length}")
     resumed_from = progress.step
     if resumed_from:
         note(f"{name}: resuming at step {resumed_from:,} of {steps:,}")
     with saver.alone(), MemoryWatch() as memory, curves, run.stop, device_memory():
         for step, row in progress.history:
             curves.draw(step, row)
-        curves.move(progress.step)
+        curves.show(progress.step)
         while progress.step < steps:
             if progress.epoch_over(len(train)):
                 if section.val_every is None:
@@ -132,7 +134,19 @@ def fit(
         headline = {key: figures[key] for key in (*(task.headline or figures), *(facts or {})) if key in figures}
         write_metrics(out / "metrics" / name, train=figures, headline=headline, train_run=machine)
         saver.remove()
+    if steps < section.max_steps:
+        note(f"{name}: trained for {length}")
     return figures
+
+
+def _length(section: TrainSection, steps: int, batches: int) -> str:
+    """What a run takes, in words."""
+    epochs = f"{section.epochs} epoch{'s' * (section.epochs != 1)} of {batches:,} step{'s' * (batches != 1)}"
+    if steps < section.max_steps:
+        return f"{epochs}; max_steps {section.max_steps:,} is not reached: set epochs to train longer"
+    if steps == section.max_steps:
+        return f"{steps:,} steps (max_steps) of {epochs}"
+    return epochs
 
 
 @contextmanager
@@ -166,6 +180,7 @@ class _Run:
 
     def __init__(
         self,
+        name: str,
         task: Task,
         section: TrainSection,
         batches: int,  # of an epoch
@@ -188,7 +203,8 @@ class _Run:
         )
         self.progress = saver.resume(task, self._optimizer)
         self.steps = self.progress.steps(section, batches)
-        self.curves = Curves(curves, self.steps)
+        self.curves = Curves(name, curves, self.steps)
+        self._loss, self._validated = "", ""  # as they are shown
         together = partial(
             DistributedDataParallel, find_unused_parameters=task.partly_used, gradient_as_bucket_view=True
         )
@@ -206,7 +222,6 @@ class _Run:
         train.set_epoch(progress.epoch)
         if progress.loader is not None:
             train.load_state_dict(progress.loader)
-        self.curves.say(epoch)
         batches, begun = iter(train), time.perf_counter()
         while progress.batches < len(train) and progress.step < self.steps:
             asked = time.perf_counter()
@@ -221,8 +236,9 @@ class _Run:
                 mean = self.mean_loss()
                 progress.loss_sum = progress.loss_count = 0.0
                 self._record({"train/loss": mean} | ({"train/learning_rate": rate} if self._rate_changes else {}))
-                self.curves.say(f"{epoch}, loss {mean:.4g}")
-            self.curves.move(progress.step)
+                self._loss = f"loss {mean:.4g}"
+            speed = self._ranks.world * self.samples / (self.seconds + time.perf_counter() - begun)
+            self.curves.show(progress.step, epoch, self._loss, f"{speed:,.0f} samples/s", self._validated)
             self._pause()
         if self._where.type == "cuda":
             torch.cuda.synchronize(self._where)
@@ -256,12 +272,14 @@ class _Run:
         with torch.no_grad(), self._precision():
             for number, batch in enumerate(islice(val, count), 1):
                 add_sums(sums, self._task, batch, self._micro_batch)
-                self.curves.say(f"validation {number} of {count}")
+                self.curves.show(self.progress.step, f"validation {number:,} of {count:,}")
                 self._pause()
         for module, mode in modes.items():
             module.training = mode
         self.progress.sums, self.progress.validated = add_up_each(sums, self._where), self.progress.step
-        self._record({f"val/{key}": value for key, value in self._task.summarize(self.progress.sums).items()})
+        figures = self._task.summarize(self.progress.sums)
+        self._record({f"val/{key}": value for key, value in figures.items()})
+        self._validated = ", ".join(f"val {key} {value:.4g}" for key, value in [*figures.items()][:1])
 
     def _record(self, figures: dict[str, float]) -> None:
         self.progress.history.append((self.progress.step, figures))

@@ -104,7 +104,7 @@ def _shown(chunks: Iterator[str], files: Sequence[RawFile], bar: Bar) -> Iterato
     most = min(SAMPLE_BYTES, sum(file.bytes for file in files) or SAMPLE_BYTES)
     task = bar.add_task("tokenizer: reading a sample of the text", total=most)
     for chunk in chunks:
-        bar.advance(task, len(chunk.encode()))
+        bar.update(task, advance=len(chunk.encode()))
         yield chunk
     bar.update(task, description="tokenizer: learning the tokens", total=None)
 
