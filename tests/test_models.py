@@ -391,6 +391,7 @@ import outofcore
 from outofcore.errors import StateError
 from outofcore.models import load_model
 import outofcore.domains.chess.model
+import outofcore.domains.neural.model
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
@@ -400,11 +401,18 @@ except StateError as error:
 """
 
 
-@pytest.mark.parametrize("forged", ["a record that inflates", "a larger network"])
+@pytest.mark.parametrize(
+    "forged", ["a record that inflates", "a larger network", "more neurons", "more neurons of which some are held out"]
+)
 def test_a_forged_model_takes_no_memory_before_it_is_refused(project: Path, elsewhere: Path, forged: str) -> None:
-    file = write_random(project, "chess", elsewhere / "model") / "model.pt"
+    file = write_random(project, "neural" if "neurons" in forged else "chess", elsewhere / "model") / "model.pt"
     content = torch.load(file, weights_only=True)
-    if forged == "a larger network":
+    if "neurons" in forged:
+        identity = json.loads(content["identity"])
+        next(iter(identity["parts"].values()))["neurons"] = 1 << 27
+        identity["params"]["train"]["held_out"] = 0.5 if "held out" in forged else None
+        torch.save({**content, "identity": json.dumps(identity)}, file)
+    elif forged == "a larger network":
         identity = json.loads(content["identity"])
         identity["params"]["train"] |= {"channels": 2000, "blocks": 20}
         torch.save({**content, "identity": json.dumps(identity)}, file)

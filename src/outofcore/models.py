@@ -90,6 +90,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         section = domain.section.model_validate({**params, "raw": "."})
         described = (parts or {"": attributes}).items()
         schemas = {part: Schema(rows=(), sequences=(), attributes=each) for part, each in described}
+        _check_sizes(content["model"], [each[size] for _, each in described for size in domain.sizes])
         with torch.device("meta"):  # takes no memory
             _check_shapes(content["model"], make(section, schemas).state_dict())
         task = make(section, schemas)
@@ -333,6 +334,12 @@ def _rejected(table: Path) -> tuple[list[dict[str, str]], Counter[str]]:
                 if len(first) < MOST_REJECTS:
                     first.append(reject)
     return first, counts
+
+
+def _check_sizes(saved: Mapping[str, Tensor], sizes: Sequence[int]) -> None:
+    """Raise KeyError for a size of which there are fewer weights: it is not that of this model."""
+    if sizes and max(sizes) > sum(tensor.numel() for tensor in saved.values()):
+        raise KeyError(max(sizes))
 
 
 def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

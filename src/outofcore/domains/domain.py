@@ -133,6 +133,9 @@ class Domain:
     packages
         What its conversion imports and other domains do not: their versions count among those that determine bytes.
         In outofcore they are those of the extra of its name.
+    sizes
+        Attributes of a part than which its model has no fewer weights ("neurons"): a model file that states more is
+        refused before anything of that size is made.
     not_audited
         Why no reference library reads its records a second time; "" if one does.
     """
@@ -145,6 +148,7 @@ class Domain:
     section: type[Section]
     bytes_version: int = 1
     packages: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
     not_audited: str = ""
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:

@@ -86,6 +86,19 @@ def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
     assert np.array_equal(one.only.rows["robs"], each.only.rows["robs"])
 
 
+@pytest.mark.parametrize("types", [("i8", "u8"), ("u4", "i8"), ("u8", "i4")])
+def test_vectors_of_whole_numbers_may_be_of_several_types(clocked, write_h5, types):
+    times, neurons = np.rint(clocked["spike_times"] * 30_000), clocked["spike_neurons"]
+    frames = {name: clocked[name] for name in ("stim", "frame_times", "trials")}
+    vectors = {f"units/{number}": times[neurons == number] for number in range(4)}
+    typed = {name: each.astype(types[number % 2]) for number, (name, each) in enumerate(vectors.items())}
+    names = SPIKES | {"spike_times": "units", "spike_neurons": None}
+    settings = {"names": names, "bin_width": WIDTH, "response_dtype": "uint16", "spike_unit": 30_000}
+    expected, got = (convert(write_h5(frames | each), **settings) for each in (vectors, typed))
+    assert expected.only.rows["robs"].any()
+    assert np.array_equal(expected.only.rows["robs"], got.only.rows["robs"])
+
+
 @pytest.mark.parametrize("names", [TRACES, SPIKES])
 def test_cuts_do_not_show(clocked, write_h5, names, monkeypatch):
     clocked["traces"][120:140] = np.nan

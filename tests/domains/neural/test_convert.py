@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import h5py
 import numpy as np
@@ -171,13 +172,15 @@ def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
     np.testing.assert_allclose(bfloat16_values(half), stim[np.r_[0:20, 21:600]], rtol=2**-8)
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("uint8", 256), ("uint8", 0.5), ("uint8", -1), ("uint16", 65_536)])
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("uint8", 256), ("uint8", 0.5), ("uint8", -1), ("uint16", 65_536), ("float32", 1e39)]
+)
 def test_responses_that_the_stored_type_cannot_hold_end_the_conversion(frames, write_h5, dtype, value):
+    frames["robs"] = frames["robs"].astype(np.float64)
     frames["robs"][5, 1] = value
-    path = write_h5(frames)
-    with pytest.raises(
-        RawInputError, match=f"session.h5: source.response_dtype {dtype} cannot hold .* of {value}: set"
-    ):
+    path, remedy = write_h5(frames), "set it to float32" if dtype != "float32" else "correct it in the file"
+    message = f"session.h5: source.response_dtype {dtype} cannot hold a response of {value:g}: {remedy}"
+    with pytest.raises(RawInputError, match=re.escape(message)):
         convert(path, names=NAMES, response_dtype=dtype)
     valid = np.arange(600) != 5  # what does not count need not fit
     result = convert(write_h5(frames | {"dfs": valid}), names=NAMES | {"valid": "dfs"}, response_dtype=dtype)

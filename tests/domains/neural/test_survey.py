@@ -52,6 +52,11 @@ BY_BIN = {"names": {"stimulus": "stim", "responses": "robs"}}
         ({"robs": np.zeros((600, 3)), "trial": np.array([0, 600])}, BY_BIN, "one array has 2 entries along time"),
         ({"robs": np.zeros((3, 600)), "at": TIMES}, "traces", "has 3 entries along time, its clock 600: .*time_axis"),
         ({"spikes/times": SPIKES, "spikes/clusters": np.arange(500)}, BY_TIME, "a group must have a vector of times"),
+        (
+            {"spikes/times": (SPIKES * 1e6).astype(np.uint64), "spikes/clusters": np.arange(500)},
+            BY_TIME | {"time_unit": "us"},
+            "name it as names.spike_neurons",
+        ),
         ({"spikes/times": SPIKES, "spikes/labels": np.arange(500.0)}, BY_TIME, "name it as names.spike_neurons"),
         ({"robs": np.zeros((100, 5)), "at": TIMES}, "traces", "its clock 600: they are not of one recording"),
         ({"robs": ROBS}, BY_BIN | {"bin_width": 1.0}, "with source.bin_width set, 'stim' must have a clock"),

@@ -23,6 +23,7 @@ class Neural(Domain):
     section = NeuralSection
     bytes_version = 4
     packages = ("h5py", "scipy")
+    sizes = ("neurons", "behaviors")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
 
     @cached_property

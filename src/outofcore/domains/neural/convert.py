@@ -45,9 +45,11 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     span: UnitBins = unit.detail["bins"]
     aligned = unit.detail.get("slice") or _read(unit, session, survey, span, section)
     if aligned.unfit is not None:
+        dtype = section.source.response_dtype
+        remedy = "set it to float32, or uint16 for counts" if dtype != "float32" else "correct it in the file"
         raise RawInputError(
-            f"{session.file}: source.response_dtype {section.source.response_dtype} cannot hold a response of "
-            f"{aligned.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
+            f"{session.file}: source.response_dtype {dtype} cannot hold a response of {aligned.unfit:g}: {remedy}; to "
+            "leave values out would bias the rest"
         )
     runs = find_runs(span, aligned, bins_before(section.source.transforms))
     rejects = (*surveyed, *_rejects(span, runs))

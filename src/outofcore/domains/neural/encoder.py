@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -22,8 +23,8 @@ class SessionShape:
     frame: tuple[int, ...]  # shape of a frame as the model sees it, height and width last
     neurons: int
     behaviors: int
-    mean: tuple[float, ...]  # (neurons,) mean response in the train split: the model's starting point
-    spread: tuple[float, ...]  # (neurons,) standard deviation in the train split
+    mean: tuple[float, ...] = ()  # (neurons,) response in the train split: the model's starting point; empty: 1
+    spread: tuple[float, ...] = ()  # (neurons,) standard deviation in the train split; empty: 1
     behavior_mean: tuple[float, ...] = ()  # (behaviors,) in the train split; empty: 0
     behavior_spread: tuple[float, ...] = ()  # (behaviors,) standard deviation in the train split; empty: 1
     units: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the table of units, (neurons,) each
@@ -149,16 +150,16 @@ class Encoder(nn.Module):
                 nn.init.zeros_(each.weight)
         self.biases = nn.ParameterList(nn.Parameter(self._start(session)) for session in sessions)
         for number, session in enumerate(sessions):
-            self.register_buffer(f"mean_{number}", torch.tensor(session.mean))
-            self.register_buffer(f"spread_{number}", torch.tensor(session.spread))
+            self.register_buffer(f"mean_{number}", _values(session.mean, session.neurons, 1.0))
+            self.register_buffer(f"spread_{number}", _values(session.spread, session.neurons, 1.0))
             if session.held_out:
-                seen = sorted({*range(session.neurons)} - {*session.held_out})
+                seen = np.setdiff1d(np.arange(session.neurons), session.held_out)
                 self.register_buffer(f"inputs_{number}", torch.tensor(seen), persistent=False)
             if session.behaviors:
-                mean = session.behavior_mean or (0.0,) * session.behaviors
-                spread = session.behavior_spread or (1.0,) * session.behaviors
-                self.register_buffer(f"behavior_mean_{number}", torch.tensor(mean))
-                self.register_buffer(f"behavior_spread_{number}", torch.tensor(spread))
+                mean = _values(session.behavior_mean, session.behaviors, 0.0)
+                self.register_buffer(f"behavior_mean_{number}", mean)
+                spread = _values(session.behavior_spread, session.behaviors, 1.0)
+                self.register_buffer(f"behavior_spread_{number}", spread)
 
     def forward(
         self, stim: Tensor | None, session: int, behavior: Tensor | None = None, history: Tensor | None = None
@@ -208,9 +209,13 @@ class Encoder(nn.Module):
 
     def _start(self, session: SessionShape) -> Tensor:
         """Biases with which a model without filters predicts the means."""
-        mean = torch.tensor(session.mean, dtype=torch.float32)
+        mean = _values(session.mean, session.neurons, 1.0).float()
         if not self.positive:
             return torch.zeros_like(mean)
         # The inverse of softplus, of which the usual form is infinite from 89 on.
         drawn = (mean.double() - LEAST_RATE).clamp(min=LEAST_RATE)
         return (drawn + torch.log(-torch.expm1(-drawn))).float()
+
+
+def _values(values: tuple[float, ...], count: int, default: float) -> Tensor:
+    return torch.tensor(values) if values else torch.full((count,), default)

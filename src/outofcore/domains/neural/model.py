@@ -70,10 +70,7 @@ def _note_small_pixels(store: Store, section: NeuralSection) -> None:
 
 def planned_task(section: NeuralSection, schemas: Mapping[str, Schema]) -> NeuralTask:
     """The task before there is a store, for neurons that respond alike."""
-    sessions = []
-    for part, schema in schemas.items():
-        same = (1.0,) * schema.attributes["neurons"]
-        sessions.append(_shape(part, schema.attributes, section, {"mean": same, "spread": same}))
+    sessions = (_shape(part, schema.attributes, section, {}) for part, schema in schemas.items())
     return NeuralTask(tuple(sessions), section)
 
 

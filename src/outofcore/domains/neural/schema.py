@@ -33,7 +33,7 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
         else:
             found[session.name] = session_schema(session, survey, section.source)
     if not found:
-        more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
+        more = f" (and {len(wrong) - 1} more file{'s' * (len(wrong) > 2)})" if len(wrong) > 1 else ""
         first = min(wrong, key=lambda each: each[0])[1] if wrong else "no files"  # one of a session, if there is any
         raise RawInputError(f"neural.raw: no session can be converted: {first}{more}")
     return found

@@ -89,7 +89,7 @@ class Recording:
 
 def _vectors_of(name: str, members: Mapping[str, RecordedArray]) -> list[RecordedArray]:
     """Vectors of a group, a neuron each; raises SessionError for members that are not of one kind."""
-    kinds = {array.dtype.kind for array in members.values()}
+    kinds = {array.dtype.kind.replace("u", "i") for array in members.values()}
     lengths = {array.shape for array in members.values()}
     columns = len(members) > 1 and len(lengths) == 1 and not any(re.search(r"\d", key) for key in members)
     if len(kinds) > 1 or columns:
