@@ -44,7 +44,7 @@ from harness.rows import CELLS, HEIGHT, LENGTH, SETS, WIDTH, sizes
 from harness.sessions import TRIAL, make_frames
 from harness.sides import Epoch, Measured, Side, compare, once, tell
 from harness.stores import convert, copy_sequences, make_store, section_of, write_arrays, write_bitboards
-from outofcore.domains.chess.schema import SCHEMA
+from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.loading.loader import loader
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.codecs import CodecName
@@ -81,7 +81,7 @@ def stored(store: str, kind: str, residency: Any, memory: str, pool_blocks: int 
 def prepare_chess(given: Path, folder: Path) -> str:
     """A store without compression, and arrays; ``given`` is a store."""
     store = open_store(given)
-    fields = tuple(field for field in SCHEMA.rows if field.name in CHESS.fields)
+    fields = tuple(column.field for column in POSITION_COLUMNS if column.field.name in CHESS.fields)
     copy_sequences(store, 0, len(store.sequences("train")), folder / "plain.zarr", fields, "none")
     write_arrays(store, folder / "arrays", CHESS.fields)
     write_bitboards(folder / "arrays")

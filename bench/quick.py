@@ -33,7 +33,7 @@ from harness.sessions import make_sessions, sessions_section
 from harness.sides import Epoch, Measured, compare_here
 from harness.stores import convert, copy_sequences, section_of, write_arrays
 from outofcore.display.table import DisplayTable, Kind, figure
-from outofcore.domains.chess.schema import SCHEMA
+from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.store.reader import open_store
 
 COMMITTED = Path(__file__).with_name("quick.json")
@@ -66,7 +66,7 @@ def chess(folder: Path) -> Ratios:
     found = conversions("chess", raw, engine, "the Rust reader", {})
     convert("chess", section_of("chess", raw), folder / "chess.zarr", WORKERS)
     store = open_store(folder / "chess.zarr")
-    fields = tuple(field for field in SCHEMA.rows if field.name in CHESS.fields)
+    fields = tuple(column.field for column in POSITION_COLUMNS if column.field.name in CHESS.fields)
     copy_sequences(store, 0, len(store.sequences("train")), folder / "plain.zarr", fields, "none")
     write_arrays(store, folder / "arrays", CHESS.fields)
     sides = {

@@ -14,8 +14,8 @@ import chess.svg
 import numpy as np
 
 import outofcore
+from outofcore.domains.chess.codes import PIECES
 from outofcore.domains.chess.draw import board_of, move_of
-from outofcore.domains.chess.schema import PIECES
 from outofcore.domains.registry import get_domain
 from outofcore.loading.order import LANES, PlainSampler
 from outofcore.loading.windows import Windows

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from outofcore.domains.chess.model import ChessTask, measure_baseline
-from outofcore.domains.chess.schema import SCHEMA
+from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.tensors import ChessReading, TensorSection
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch
@@ -31,7 +31,7 @@ SETTINGS = TrainSection(epochs=2, batch_size=100, learning_rate=3e-3, pool_block
 
 def write_store(folder: Path, positions: int = 1000) -> Path:
     """A sealed store of random games, a sequence every 50 positions."""
-    fields = tuple(field for field in SCHEMA.rows if field.name in ChessReading(TENSORS).fields)
+    fields = tuple(column.field for column in POSITION_COLUMNS if column.field.name in ChessReading(TENSORS).fields)
     layout = Layout(codec="zstd", chunk_rows=64, shard_rows=256)
     with ThreadPoolExecutor(1) as encoders:
         schema = Schema(rows=fields, sequences=())

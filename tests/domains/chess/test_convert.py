@@ -15,7 +15,8 @@ from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess import DOMAIN
-from outofcore.domains.chess.schema import NO_EVALUATION, SCHEMA
+from outofcore.domains.chess.codes import NO_EVALUATION
+from outofcore.domains.chess.schema import POSITION_COLUMNS, PositionColumn
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, UnitResult
 from outofcore.store.reader import open_store
@@ -29,7 +30,7 @@ def convert(text: str | bytes, offset: int = 0, one_in: int = 1, **settings_) ->
     result = DOMAIN.converter(section, AuditRate(one_in, one_in))(unit_of(payload, offset))
     assert result.found == len(result.keys) + len(result.rejects)
     assert [audit() for audit in result.audits] == [None] * len(result.audits)
-    for field in SCHEMA.rows:
+    for field in (column.field for column in POSITION_COLUMNS if not column.setting):
         assert result.rows[field.name].dtype == field.dtype
         assert result.rows[field.name].shape == (result.sequences["length"].sum(), *field.shape)
     return result
@@ -367,6 +368,17 @@ def test_a_difference_is_told(monkeypatch):
     monkeypatch.setattr(oracle, "_castling", lambda *_: 3)
     (audit,) = DOMAIN.converter(section, AuditRate())(unit_of(b"1. e4 1-0", 50)).audits
     assert audit() == "a.pgn, game at byte 50: state at ply 0: [0, 15, 255, 0], by python-chess [0, 3, 255, 0]"
+
+
+@pytest.mark.parametrize("column", POSITION_COLUMNS, ids=lambda column: column.field.name)
+def test_a_wrong_value_of_any_column_is_found(column: PositionColumn):
+    text = b'[TimeControl "60"]\n\n1. e4 {[%clk 0:00:50] [%eval 0.3]} e5 {[%eval #3]} 2. d4 {[%clk 0:00:48]} 1-0'
+    section = DOMAIN.section(raw="-", source={"time_spent": True})
+    (audit,) = DOMAIN.converter(section, AuditRate())(unit_of(text)).audits
+    assert audit() is None
+    name = column.field.name
+    audit.args[3][name][2] ^= 1
+    assert f"{name} at ply 2: " in audit()
 
 
 @pytest.mark.data

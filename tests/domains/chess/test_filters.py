@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from outofcore.domains.chess import DOMAIN
+from outofcore.domains.chess.codes import CHESS960, OTHER_VARIANT, STANDARD
 from outofcore.domains.chess.pgn.classes import termination_class, time_class, variant_code
-from outofcore.domains.chess.schema import CHESS960, OTHER_VARIANT, STANDARD
 from tests.domains.chess.test_convert import convert, moves_of, reasons
 
 MOVES = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0"

@@ -155,7 +155,7 @@ def test_a_clock_that_gains_a_period_shows_no_time_spent():
 
 
 def test_an_increment_that_is_read_wrongly_is_found(monkeypatch):
-    monkeypatch.setattr("outofcore.domains.chess.convert.increment", lambda _: 0)
+    monkeypatch.setattr("outofcore.domains.chess.schema.increment", lambda _: 0)
     text = b'[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
     (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source={"time_spent": True}), AuditRate())(unit_of(text)).audits
     assert "time_spent at ply 2: 1000, by python-chess -1" in (audit() or "")

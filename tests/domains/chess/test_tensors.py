@@ -158,6 +158,8 @@ def test_a_field_that_the_store_lacks_is_named():
     with pytest.raises(ParamsError, match=r"set chess\.source\.time_spent to true and convert again"):
         make_reading({"params": {"source": {"time_spent": False}}}, section)
     assert "time_spent" in make_reading({"params": {"source": {"time_spent": True}}}, section).fields
+    with pytest.raises(ValueError, match=r"expected fields of squares, .*, time_spent, got 'clocks'"):
+        ChessSection(raw="-", tensors={"fields": ["clocks"]})
 
 
 @pytest.mark.parametrize("length", [1, 3])

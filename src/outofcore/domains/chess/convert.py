@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import chess
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.boards.columns import filled
 from outofcore.domains.chess import engine, oracle
+from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, NO_EVALUATION, NO_MATE, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.params import ChessSection
-from outofcore.domains.chess.pgn.classes import increment
-from outofcore.domains.chess.pgn.facts import (
-    Facts,
-    packed,
-    packed_column,
-    read_facts,
-    stored_column,
-    text_column,
-    text_of,
-)
+from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
-from outofcore.domains.chess.pgn.words import read_pgn, words_of
-from outofcore.domains.chess.schema import (
-    CHESS960,
-    LARGEST_CLOCK,
-    MATED,
-    NO_CLOCK,
-    NO_EVALUATION,
-    NO_MATE,
-    UNFINISHED,
-    WHITE_TO_MOVE,
-    empty_rows,
-    tag_columns,
-)
+from outofcore.domains.chess.pgn.words import Words, read_pgn, words_of
+from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
 from outofcore.raw.keys import keys_of
-from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Stretch, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
-Times = npt.NDArray[np.int32]
 Fields = dict[str, npt.NDArray[Any]]
 
 
@@ -57,7 +39,7 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         source = self.section.source
-        tags = (*(column.tag for column in tag_columns(self.section)), *self.section.filters.tags)
+        tags = (*(column.tag for column in game_columns(source) if column.tag), *self.section.filters.tags)
         text, bounds = unit.payload, np.array([0, *(stretch.stop for stretch in unit.stretches)])
         section, records = self.section, holds_records(unit.name)
         if records:  # of one file, whose evaluations are written as those of an engine
@@ -72,6 +54,28 @@ class Converter:
 make_converter = Converter
 
 
+class ReplayedGames(NamedTuple):
+    """Accepted games of a unit, n, with all their positions, m: what their columns are made of."""
+
+    games: Games  # all of the unit
+    accepted: Ints  # (n,): numbers of these among them
+    facts: Facts  # of these
+    stretches: Sequence[Stretch]  # (n,): where each is
+    offset: Ints  # (n,): in the decompressed file
+    plies: Ints  # (n,)
+    ply: Ints  # (m,)
+    boards: Fields  # squares, state and move, (m, ...)
+    notes: Notes  # of m moves
+
+    def texts(self, tag: str) -> npt.NDArray[Any]:
+        """A tag of each game, (n,)."""
+        return text_column(self.games, tag)[self.accepted]
+
+    def repeated(self, values: Any) -> npt.NDArray[Any]:
+        """Values (n,) of the games for each of their positions, (m,)."""
+        return np.repeat(values, self.plies)
+
+
 @dataclass
 class _Conversion:
     """The conversion of one unit; games are numbered by their place in it."""
@@ -84,6 +88,7 @@ class _Conversion:
     games: Games
     facts: Facts
     rejects: dict[int, Reject] = field(default_factory=dict)
+    words: dict[int, Words] = field(default_factory=dict)  # of the games that the engine does not read
     stopped: set[int] = field(default_factory=set)
     unread: int = 0  # notes of accepted games whose value cannot be read
 
@@ -93,27 +98,35 @@ class _Conversion:
         for game in np.flatnonzero(verdicts != KEPT).tolist():
             self._reject(game, *reject_of(self.games, self.facts, filters, game, verdicts[game]))
         accepted, plies, rows = self._play(np.flatnonzero(verdicts == KEPT))
+        replayed = self._replayed(accepted, plies, rows)
+        rows |= {
+            column.field.name: np.asarray(column.values(replayed), column.field.dtype)
+            for column in position_columns(self.section.source)
+            if column.values
+        }
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
-            keys = _keys_of_games(keys, self.games, self.facts, accepted)
+            keys = _keys_of_games(keys, replayed)
         unusual = _unusual(plies, rows)
         audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 1], unusual), rows)
-        accepted, plies, keys, lengths, counts = self._select(accepted, plies, keys, rows)
+        lengths, counts = self._select(replayed, rows)
+        kept = lengths > 0
         stored = {"elo_unknown_kept": unrated_passed(self.facts, filters)[accepted]}
         if filters.unfinished == "keep":
-            stored["unfinished"] = self.facts.result[accepted] == UNFINISHED
+            stored["unfinished"] = replayed.facts.result == UNFINISHED
         if filters.illegal_move == "stop":
             stored["stopped"] = np.isin(accepted, list(self.stopped))
+        sequences = {"length": lengths, **filled(game_columns(self.section.source), replayed)}
         return UnitResult(
             found=len(self.games.results),
             rows=rows,
-            sequences=self._sequences(accepted, plies, lengths),
-            keys=keys,
-            file=self.file[accepted],
+            sequences={name: column[kept] for name, column in sequences.items()},
+            keys=keys[kept],
+            file=self.file[accepted[kept]],
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             unusual=int(unusual.sum()),
             counts={**counts, "notes_unread": self.unread},
-            stored_counts=stored,
+            stored_counts={name: column[kept] for name, column in stored.items()},
             audits=audits,
         )
 
@@ -122,19 +135,19 @@ class _Conversion:
         self.rejects[game] = Reject(reason=reason, detail=detail, **place)
 
     def _play(self, chosen: Ints) -> tuple[Ints, Ints, Fields]:
-        """Rows of all positions of the chosen legal games, which games these are, and their half-moves."""
+        """The chosen games that are legal, their half-moves, and the boards and moves of all their positions."""
         if not len(chosen):
-            return chosen, chosen, self._noted(chosen, chosen, empty_rows(0), {})
+            return chosen, chosen, _boards(0)
         parsed = engine.parse(self.games, chosen, self.facts)
-        by_oracle, words = {}, {}
+        by_oracle = {}
         plies = np.where(parsed.readable, self.games.plies[chosen], 0).astype(np.int64)
         least = self.section.filters.min_plies if self.section.filters.illegal_move == "stop" else None
         for place in np.flatnonzero(~parsed.readable).tolist():
             game = int(chosen[place])
-            words[game] = words_of(self.games, game)
+            words = self.words[game] = words_of(self.games, game)
             try:
                 by_oracle[place] = oracle.read_moves(
-                    words[game].moves,
+                    words.moves,
                     self.games.start_fen(game),
                     chess960=self.facts.variant[game] == CHESS960,
                     least=least,
@@ -143,25 +156,24 @@ class _Conversion:
                 self._reject(game, refusal.reason, str(refusal))
                 continue
             plies[place] = len(by_oracle[place])
-            if plies[place] < len(words[game].moves):
+            if plies[place] < len(words.moves):
                 self.stopped.add(game)
         first_rows = np.cumsum(plies) - plies
-        rows = empty_rows(int(plies.sum()))
+        rows = _boards(int(plies.sum()))
         engine.fill_rows(parsed, self.games, chosen, self.facts, first_rows, rows)
         for place, replay in by_oracle.items():
-            replay.write(rows, int(first_rows[place]))
+            span = slice(int(first_rows[place]), int(first_rows[place] + plies[place]))
+            for name, column in replay.rows().items():
+                rows[name][span] = column
         legal = plies > 0
-        comments = {game: words[game].comments for game in chosen[legal].tolist() if game in words}
-        return chosen[legal], plies[legal], self._noted(chosen[legal], plies[legal], rows, comments)
+        return chosen[legal], plies[legal], rows
 
-    def _noted(self, accepted: Ints, plies: Ints, rows: Fields, comments: dict[int, list[list[str]]]) -> Fields:
-        """The rows with what the text notes of each move, and what is the same for a whole game.
-
-        ``comments`` are those on each move of the games that the engine does not read.
-        """
+    def _replayed(self, accepted: Ints, plies: Ints, boards: Fields) -> ReplayedGames:
+        """What the columns of the accepted games are made of, with what the text notes of each move."""
         games = self.games
-        ply = np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
+        ply = np.arange(len(boards["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
         first_rows = dict(zip(accepted.tolist(), (np.cumsum(plies) - plies).tolist(), strict=True))
+        comments = {game: words.comments for game, words in self.words.items() if game in first_rows}
         by_engine = ~np.isin(accepted, list(comments))
         moves = np.where(np.repeat(by_engine, plies), np.repeat(games.move_offsets[accepted], plies) + ply, -1)
         columns: list[Any] = list(games.notes)
@@ -173,16 +185,10 @@ class _Conversion:
                 notes.clock[row], notes.evaluation[row], notes.mate[row], notes.spent[row] = noted
                 self.unread += unread
         if self.section.source.engine_comments:
-            self._note_engines(notes, first_rows, comments, rows["state"][:, 0])
-        rows |= {"clock": notes.clock, "evaluation": notes.evaluation, "mate": notes.mate}
-        rows["position_evaluation"] = _before(notes.evaluation, notes.mate, notes.searched, ply)
-        rows["ply"] = ply.astype(np.uint16)
-        rows["result"] = np.repeat(self.facts.result[accepted], plies)
-        if self.section.source.time_spent:
-            controls = text_column(games, "TimeControl")[accepted]
-            increments = np.repeat(np.array([increment(text) for text in controls], np.int64), plies)
-            rows["time_spent"] = _time_spent(notes.clock, notes.spent, ply, increments)
-        return rows
+            self._note_engines(notes, first_rows, comments, boards["state"][:, 0])
+        stretches = [self.unit.stretches[file] for file in self.file[accepted].tolist()]
+        facts = self.facts.of(accepted)
+        return ReplayedGames(games, accepted, facts, stretches, self.offset[accepted], plies, ply, boards, notes)
 
     def _note_engines(
         self, notes: Notes, first_rows: dict[int, int], comments: dict[int, list[list[str]]], side_to_move: Bytes
@@ -227,78 +233,43 @@ class _Conversion:
                     self.games.body(game),
                     {name: values[whole].copy() for name, values in rows.items()},
                     int(self.facts.result[game]),
-                    engine_comments=self.section.source.engine_comments,
+                    source=self.section.source,
                     time_control=text_of(self.games, game, "TimeControl"),
                     stopped=game in self.stopped,
                 )
             )
         return tuple(audits)
 
-    def _select(
-        self, accepted: Ints, plies: Ints, keys: Bytes, rows: Fields
-    ) -> tuple[Ints, Ints, Bytes, Ints, dict[str, int]]:
-        """Keep the positions that the filters accept; a game without any is rejected."""
-        filters = self.section.filters
-        failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
+    def _select(self, replayed: ReplayedGames, rows: Fields) -> tuple[Ints, dict[str, int]]:
+        """Keep the positions that the filters accept: how many of each game; one without any is rejected."""
+        filters, plies = self.section.filters, replayed.plies
+        failing = np.any(elo_failures(replayed.facts, filters), axis=0)
         if filters.elo_of == "both":
             failing[:] = False
-        passing = ~failing[np.repeat(np.arange(len(plies)), plies), rows["state"][:, 0]]
-        chosen, counts = choose_rows(rows, passing, filters)
+        game = np.repeat(np.arange(len(plies)), plies)
+        chosen, counts = choose_rows(rows, ~failing[game, rows["state"][:, 0]], filters)
         if chosen.all():
-            return accepted, plies, keys, plies, counts
+            return plies, counts
         for name in rows:
             rows[name] = rows[name][chosen]
-        lengths = np.bincount(np.repeat(np.arange(len(plies)), plies)[chosen], minlength=len(plies))
-        kept = lengths > 0
-        for place in np.flatnonzero(~kept).tolist():
-            self._reject(int(accepted[place]), "no_positions", f"none of {plies[place]} is wanted")
-        return accepted[kept], plies[kept], keys[kept], lengths[kept], counts
-
-    def _sequences(self, accepted: Ints, plies: Ints, lengths: Ints) -> Fields:
-        stretches, file = self.unit.stretches, self.file[accepted]
-        return {
-            "length": lengths,
-            "white_elo": self.facts.elo[accepted, 0],
-            "black_elo": self.facts.elo[accepted, 1],
-            "date": self.facts.date[accepted],
-            "variant": self.facts.variant[accepted],
-            "result": self.facts.result[accepted],
-            "plies": plies.astype(np.uint16),
-            "source": np.array([stretch.source for stretch in stretches], np.uint32)[file],
-            "member": np.array([stretch.member for stretch in stretches], np.uint32)[file],
-            "offset": self.offset[accepted].astype(np.uint64),
-            **{column.field.name: stored_column(self.games, column)[accepted] for column in tag_columns(self.section)},
-        }
+        lengths = np.bincount(game[chosen], minlength=len(plies))
+        for place in np.flatnonzero(lengths == 0).tolist():
+            self._reject(int(replayed.accepted[place]), "no_positions", f"none of {plies[place]} is wanted")
+        return lengths, counts
 
 
-def _before(
-    evaluation: npt.NDArray[np.int16], mate: npt.NDArray[np.int8], searched: npt.NDArray[np.bool_], ply: Ints
-) -> npt.NDArray[np.int16]:
-    """Evaluation of the position before each of m moves, (m,) int16; ``searched`` are those that chose the move."""
-    noted = np.where(mate != 0, np.sign(mate) * np.int16(MATED), evaluation)
-    before = np.full(len(noted), NO_EVALUATION, np.int16)
-    before[1:] = np.where((ply[1:] > 0) & ~searched[:-1], noted[:-1], NO_EVALUATION)
-    return np.where(searched, noted, before)
-
-
-def _time_spent(clock: Times, noted: Times, ply: Ints, increments: Ints) -> Times:
-    """Centiseconds that each move took, (m,) int32; ``increments`` is ``NO_CLOCK`` where the clocks do not show it."""
-    spent = noted.copy()
-    before = np.full(len(clock), NO_CLOCK)
-    before[2:] = clock[:-2]
-    took = before + increments - clock
-    by_clock = (noted == NO_CLOCK) & (ply >= 2) & (increments >= 0) & (before >= 0) & (clock >= 0) & (took >= 0)
-    spent[by_clock] = np.minimum(took[by_clock], LARGEST_CLOCK)
-    return spent
+def _boards(count: int) -> Fields:
+    """Uninitialised columns of ``count`` positions that are written as moves are played."""
+    written = (column.field for column in POSITION_COLUMNS if column.values is None)
+    return {field.name: np.empty((count, *field.shape), field.dtype) for field in written}
 
 
 @cache
 def _standard_start() -> Fields:
     """The start position of standard chess as a row."""
-    rows, game = empty_rows(1), oracle.Replay()
+    game = oracle.Replay()
     game.add(chess.Board(), chess.Move.from_uci("e2e4"))
-    game.write(rows, 0)
-    return rows
+    return game.rows()
 
 
 def _unusual(plies: Ints, rows: Fields) -> npt.NDArray[np.bool_]:
@@ -325,16 +296,16 @@ def _keys(rows: Fields, plies: Ints) -> Bytes:
     )
 
 
-def _keys_of_games(keys: Bytes, games: Games, facts: Facts, accepted: Ints) -> Bytes:
+def _keys_of_games(keys: Bytes, replayed: ReplayedGames) -> Bytes:
     """Keys whose second half also depends on the game's facts; the first, of the moves alone, decides the split."""
     pieces = [(keys, _spans(np.arange(len(keys)), KEY_BYTES))]
-    for numbers, prefix in ((facts.result, ""), (facts.date, "\0")):
-        distinct, place = np.unique(numbers[accepted], return_inverse=True)
+    for numbers, prefix in ((replayed.facts.result, ""), (replayed.facts.date, "\0")):
+        distinct, place = np.unique(numbers, return_inverse=True)
         texts, spans = packed(f"{prefix}{number}" for number in distinct.tolist())
         pieces.append((texts, spans[place]))
     for name in ("White", "Black", "UTCTime"):
-        texts, spans = packed_column(games, name, lambda text: f"\0{text.strip().strip('?')}")
-        pieces.append((texts, spans[accepted]))
+        texts, spans = packed_column(replayed.games, name, lambda text: f"\0{text.strip().strip('?')}")
+        pieces.append((texts, spans[replayed.accepted]))
     half = KEY_BYTES // 2
     return np.concatenate([keys[:, :half], keys_of(pieces, half)], axis=1)
 

@@ -8,8 +8,8 @@ from typing import Any
 import chess
 import numpy as np
 
+from outofcore.domains.chess.codes import BLACK_TO_MOVE, CASTLING_BITS, INNER_ROOK_SHIFT, NO_EN_PASSANT, UNFINISHED
 from outofcore.domains.chess.moves import uci
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, CASTLING_BITS, INNER_ROOK_SHIFT, NO_EN_PASSANT, UNFINISHED
 from outofcore.store.schema import Columns
 
 RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", UNFINISHED: "*"}

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
 
+from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 from outofcore.system.compilation import inner_kernel, kernel
 
 _WHITE_KING, _BLACK_KING = 6, 12

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies, outcome_error
+from outofcore.domains.chess.codes import CHESS960
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import ELO_BINS, ELO_PER_BIN, Network, elo_bins
 from outofcore.domains.chess.params import TensorSection
-from outofcore.domains.chess.schema import CHESS960
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.tensors import ChessReading, value_fields, values
 from outofcore.domains.chess.widening import classify

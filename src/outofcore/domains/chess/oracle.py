@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import chess
 import chess.pgn
@@ -15,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.pgn.words import without_empty_lines
-from outofcore.domains.chess.schema import (
+
+if TYPE_CHECKING:
+    from outofcore.domains.chess.params import SourceSection
+from outofcore.domains.chess.codes import (
     BLACK_TO_MOVE,
     CODES,
     INNER_ROOK_SHIFT,
@@ -29,15 +32,14 @@ from outofcore.domains.chess.schema import (
     NO_EVALUATION,
     NO_MATE,
     WHITE_TO_MOVE,
-    empty_rows,
 )
+from outofcore.domains.chess.schema import position_columns
 
 ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
 INVALID_POSITION = "invalid_position"
 """Why a game is not legal chess throughout."""
 
 NULL_MOVES = ("--", "Z0", "0000", "@@@@")
-_NOTED = {"clock", "evaluation", "mate", "position_evaluation", "time_spent"}
 _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
 
@@ -77,15 +79,16 @@ class Replay:
         promotion = move.promotion - 1 if move.promotion else 0
         self._moves.append(move.from_square | move.to_square << 6 | promotion << 12)
 
-    def write(self, rows: dict[str, npt.NDArray[Any]], first: int) -> None:
-        """Write ``squares``, ``state`` and ``move`` from row ``first`` on."""
-        span = slice(first, first + len(self))
+    def rows(self) -> dict[str, npt.NDArray[Any]]:
+        """``squares``, ``state`` and ``move``."""
         ranks = np.array(self._boards, np.uint64).reshape(-1, 12, 1).view(np.uint8)
         ranks = np.unpackbits(ranks[..., None], axis=3, bitorder="little")  # (positions, 12, ranks, files)
         pieces = np.tensordot(ranks, np.array(list(CODES.values()), np.uint8), (1, 0))
-        rows["squares"][span] = pieces[:, 0::2] | pieces[:, 1::2] << 4
-        rows["state"][span] = np.array(self._states, np.uint8).reshape(-1, 4)
-        rows["move"][span] = self._moves
+        return {
+            "squares": pieces[:, 0::2] | pieces[:, 1::2] << 4,
+            "state": np.array(self._states, np.uint8).reshape(-1, 4),
+            "move": np.array(self._moves, np.uint16),
+        }
 
 
 def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool, least: int | None = None) -> Replay:
@@ -158,6 +161,35 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
         return self
 
 
+class ReadGame:
+    """The columns of the first ``count`` positions of a game, as python-chess reads it; ``result`` without a marker."""
+
+    def __init__(self, reader: _Reader, count: int, result: int, time_control: str) -> None:
+        rows = reader.replay.rows()
+        self.squares, self.state, self.move = (rows[name][:count] for name in ("squares", "state", "move"))
+        notes = [bracket_notes(comments) for comments in reader.comments[:count]]
+        self.clock, self.evaluation, self.mate, self._spent, _ = (list(column) for column in zip(*notes, strict=True))
+        self.ply = range(count)
+        self.result = [_RESULTS.get(reader.marker, result)] * count
+        self._increment = _gained(time_control)
+
+    @property
+    def position_evaluation(self) -> list[int]:
+        """From the note on the move before."""
+        noted = zip(self.evaluation[:-1], self.mate, strict=False)
+        return [NO_EVALUATION, *(MATED * (1 if mate > 0 else -1) if mate else evaluation for evaluation, mate in noted)]
+
+    @property
+    def time_spent(self) -> list[int]:
+        """Centiseconds that each move took: as noted, else from the mover's clock after the move before."""
+        took, clock = list(self._spent), self.clock
+        for row in range(2, len(clock)):
+            known = self._increment != NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2])
+            if took[row] == NO_CLOCK and known and clock[row - 2] + self._increment >= clock[row]:
+                took[row] = clock[row - 2] + self._increment - clock[row]
+        return [min(each, LARGEST_CLOCK) for each in took]
+
+
 def audit(where: str, *game: Any, **settings: Any) -> str | None:
     """:func:`difference` prefixed with the place of the game; picklable, to run in another process."""
     report = difference(*game, **settings)
@@ -170,7 +202,7 @@ def difference(
     stored: dict[str, npt.NDArray[Any]],
     result: int,
     *,
-    engine_comments: bool = False,
+    source: SourceSection,
     time_control: str = "",
     stopped: bool = False,
 ) -> str | None:
@@ -186,30 +218,17 @@ def difference(
     count = len(stored["move"])
     if len(game.replay) < count or (len(game.replay) > count and not stopped):
         return f"{count} moves, by python-chess {len(game.replay)}"
-    expected = empty_rows(len(game.replay))
-    game.replay.write(expected, 0)
-    expected = {name: column[:count] for name, column in expected.items()}
-    notes = [bracket_notes(comments) for comments in game.comments[:count]]
-    clock, evaluation, mate, spent, _ = (list(column) for column in zip(*notes, strict=True))
-    noted = {"clock": np.array(clock), "evaluation": np.array(evaluation), "mate": np.array(mate)}
-    noted["position_evaluation"] = _before(evaluation, mate)
-    if "time_spent" in stored:
-        noted["time_spent"] = _time_spent(clock, spent, _gained(time_control))
-    if engine_comments:  # which python-chess does not read: what it reads must be stored, and may not be all
-        missing = {"clock": NO_CLOCK, "evaluation": NO_EVALUATION, "mate": NO_MATE}
-        read = {name: np.where(noted[name] == none, stored[name], noted[name]) for name, none in missing.items()}
-        noted = {name: stored[name] for name in noted} | read
-    expected |= noted
-    if stopped:  # comments on a move that python-chess skips are, to it, on the last one
-        for name in _NOTED & expected.keys():
-            expected[name][-1] = stored[name][-1]
-    expected["ply"] = np.arange(count)
-    expected["result"] = np.full(count, _RESULTS.get(game.marker, result))
-    for name, wanted in expected.items():
-        same = (stored[name] == wanted).reshape(count, -1).all(axis=1)
-        if not same.all():
-            row = int(np.argmin(same))
-            return f"{name} at ply {row}: {stored[name][row].tolist()}, by python-chess {wanted[row].tolist()}"
+    read = ReadGame(game, count, result, time_control)
+    for column in position_columns(source):
+        name, mine, wanted = column.field.name, stored[column.field.name], np.array(column.reference(read))
+        different = (mine != wanted).reshape(count, -1).any(axis=1)
+        if column.noted and source.engine_comments:  # which python-chess does not read
+            different &= (wanted != column.field.fill) & (column.noted == "read")
+        if column.noted and stopped:  # comments on a move that python-chess skips are, to it, on the last one
+            different[-1] = False
+        if different.any():
+            row = int(np.argmax(different))
+            return f"{name} at ply {row}: {mine[row].tolist()}, by python-chess {wanted[row].tolist()}"
     return None
 
 
@@ -263,27 +282,9 @@ def _time(match: re.Match[str] | None) -> int:
         return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
 
 
-def _before(evaluation: Sequence[int], mate: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Evaluation of the position before each move, from the note on the move before."""
-    after = [
-        MATED * (1 if moves > 0 else -1) if moves else noted for noted, moves in zip(evaluation, mate, strict=True)
-    ]
-    return np.array([NO_EVALUATION, *after[:-1]])
-
-
 def _gained(control: str) -> int:
     """Centiseconds that every move adds to the clock, if one period, as in ``600+5``, lasts for the whole game."""
     seconds = control.strip(" \t\n\r\f\v").split("+")
     if len(seconds) > 2 or not all(re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", part) for part in seconds):
         return NO_CLOCK
     return int(Decimal(seconds[1]) * 100) if len(seconds) == 2 else 0
-
-
-def _time_spent(clock: list[int], noted: list[int], increment: int) -> npt.NDArray[np.int64]:
-    """Centiseconds that each move took: as noted, else from the mover's clock after the move before."""
-    took = list(noted)
-    for row in range(2, len(clock)):
-        known = increment != NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2])
-        if took[row] == NO_CLOCK and known and clock[row - 2] + increment >= clock[row]:
-            took[row] = clock[row - 2] + increment - clock[row]
-    return np.minimum(took, LARGEST_CLOCK)

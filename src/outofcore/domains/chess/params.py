@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from outofcore.domains.boards.params import BoardTrainSection
-from outofcore.domains.chess.schema import LARGEST_CLOCK, SCHEMA, column_of
+from outofcore.domains.chess.codes import LARGEST_CLOCK
+from outofcore.domains.chess.schema import GAME_COLUMNS, POSITION_COLUMNS, column_of
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import DomainSection, Filters, RawOrNamed, is_unset
 
@@ -17,7 +18,6 @@ TerminationClass = Literal[
     "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
 ]
 Variant = Literal["standard", "chess960"]
-RowField = Literal["clock", "evaluation", "mate", "time_spent"]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
 
 RECORDS = ("_puzzle.csv", "_eval.jsonl")
@@ -45,7 +45,7 @@ class SourceSection(Section):
     @field_validator("tags")
     @classmethod
     def _new_columns(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
-        names = ["start", "length", *(field.name for field in SCHEMA.sequences)]
+        names = ["start", "length", *(column.field.name for column in GAME_COLUMNS)]
         for tag in tags:
             if column_of(tag) in names:
                 raise ValueError(f"{tag}: the games have a column {column_of(tag)!r} without it")
@@ -136,7 +136,7 @@ class TensorSection(Section):
         "result",
         description="what value is: the result of the game, or the evaluation of the position, as expected result",
     )
-    fields: tuple[RowField, ...] = Field((), description="stored fields that a batch has too, as they are stored")
+    fields: tuple[str, ...] = Field((), description="stored fields that a batch has too, as they are stored")
     elo: bool = Field(
         default=False,
         description="also give the Elo of the side to move and of its opponent, which the network then takes into "
@@ -147,6 +147,15 @@ class TensorSection(Section):
         description="mirror half of the training positions that have no castling rights left to right; "
         "the mirror image of a castling right is no legal chess",
     )
+
+    @field_validator("fields")
+    @classmethod
+    def _of_positions(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        names = [column.field.name for column in POSITION_COLUMNS if column.field.name != "ply"]  # which a batch has
+        for name in fields:
+            if name not in names:
+                raise ValueError(f"expected fields of {', '.join(names)}, got {name!r}")
+        return fields
 
 
 class ChessSection(DomainSection):

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import predicted_positions
+from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.domain import PREDICTED_SPLIT, Row

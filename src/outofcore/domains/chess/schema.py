@@ -1,134 +1,166 @@
-"""Stored fields of positions and games."""
+"""Stored fields of positions and games: a row of a table for each.
+
+A further one is a row here; that of positions also says what python-chess reads in its place.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.boards.columns import Column, game_column
+from outofcore.domains.chess.codes import (
+    CASTLING_BITS,
+    CODES,
+    LARGEST_CLOCK,
+    MATED,
+    NO_CLOCK,
+    NO_EVALUATION,
+    NO_MATE,
+    STATE,
+    VARIANT_NAMES,
+)
+from outofcore.domains.chess.pgn.classes import increment
 from outofcore.store.schema import Field, Schema
 
-PIECES = ("P", "N", "B", "R", "Q", "K", "p", "n", "b", "r", "q", "k")
-"""Planes in order, by the letters of FEN."""
-CODES = dict(zip(PIECES, (1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14), strict=True))
-"""Pieces as they are stored; 0 is an empty square."""
+if TYPE_CHECKING:
+    from outofcore.domains.chess.convert import ReplayedGames
+    from outofcore.domains.chess.oracle import ReadGame
+    from outofcore.domains.chess.params import ChessSection, SourceSection
 
-STATE = ("side_to_move", "castling", "en_passant_file", "halfmove_clock")
-WHITE_TO_MOVE, BLACK_TO_MOVE = 0, 1
-CASTLING_BITS = {"K": 1, "Q": 2, "k": 4, "q": 8}
-INNER_ROOK_SHIFT = 4
-"""Shift of a castling bit whose right, in Chess960, belongs to the rook next to the king, not the outermost."""
-NO_EN_PASSANT = 255
-LARGEST_HALFMOVE_CLOCK = 255
-LARGEST_PLY = 65535
-NO_CLOCK, NO_EVALUATION, NO_MATE = -1, -32768, 0
-LARGEST_CLOCK, LARGEST_EVALUATION, LARGEST_MATE = 2**31 - 1, 32766, 127
-MATED = 32767
-"""Evaluation of a position with a mate, in centipawns; negative if Black mates."""
-UNFINISHED = -128
-"""Result of a game that has none."""
-STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
-VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
+Noted = Literal["", "read", "derived"]
+"""Whether a column has what comments note, as it is read, or what follows from that."""
 
 
-class TagColumn(NamedTuple):
-    """A column of the games that is read from a tag."""
+class PositionColumn(NamedTuple):
+    """A column of the positions."""
 
-    tag: str
     field: Field
-    parse: Callable[[str], Any] = str  # of its text, which is empty where the tag is missing
+    values: Callable[[ReplayedGames], Any] | None  # (m,), of m positions of a unit; None: written as moves are played
+    reference: Callable[[ReadGame], Any]  # (m,), of a game, by python-chess
+    noted: Noted = ""
+    setting: str = ""  # of source, without which it is not stored
 
 
-TAG_COLUMNS = (
-    TagColumn("TimeControl", Field(name="time_control", dtype="string", fill="", doc="TimeControl tag")),
-    TagColumn("Termination", Field(name="termination", dtype="string", fill="", doc="Termination tag")),
-)
-"""Columns of every store: a further tag that is stored is a row here. Elo, date, variant and result decide more."""
+def _position_column(
+    name: str,
+    dtype: str,
+    doc: str,
+    values: Callable[[ReplayedGames], Any] | None = None,
+    noted: Noted = "",
+    setting: str = "",
+    **field: Any,
+) -> PositionColumn:
+    """A column whose reference is the attribute of its name."""
+    return PositionColumn(Field(name=name, dtype=dtype, doc=doc, **field), values, attrgetter(name), noted, setting)
 
-SCHEMA = Schema(
-    rows=(
-        Field(
-            name="squares",
-            dtype="uint8",
-            shape=(4, 8),
-            doc="pieces on two squares per byte: in [pair, file], the lower four bits are the square of that file on "
-            "rank 2 * pair + 1, the upper four the square above it; 0: empty",
-            attributes={"codes": CODES},
-        ),
-        Field(
-            name="state",
-            dtype="uint8",
-            shape=(4,),
-            doc="side to move (0 White, 1 Black), castling rights (bits KQkq from the lowest; in Chess960 a right "
-            "belongs to the outermost rook on that side of the king, with its bit shifted left by 4 set as well to the "
-            "one next to the king), file of the pawn that has just gone two squares, whether it can be taken or not "
-            "(255: none), halfmove clock (at most 255)",
-            attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
-        ),
-        Field(name="ply", dtype="uint16", doc="half-moves since the first position of the game"),
-        Field(
-            name="move",
-            dtype="uint16",
-            doc="move played: from | to << 6 | promotion << 12 (0 none, 1 N, 2 B, 3 R, 4 Q); castling is the king's "
-            "move (e1g1), in Chess960 the king to its rook's square",
-        ),
-        Field(name="result", dtype="int8", doc="result of the game for White: 1, 0, -1; -128: unfinished"),
-        Field(
-            name="clock",
-            dtype="int32",
-            fill=NO_CLOCK,
-            doc="centiseconds left to the mover after the move; -1: not noted",
-        ),
-        Field(
-            name="evaluation",
-            dtype="int16",
-            fill=NO_EVALUATION,
-            doc="centipawns for White after the move, as noted in the file; -32768: not noted",
-        ),
-        Field(
-            name="mate",
-            dtype="int8",
-            fill=NO_MATE,
-            doc="moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
-        ),
-        Field(
-            name="position_evaluation",
-            dtype="int16",
-            fill=NO_EVALUATION,
-            doc="centipawns for White of the position before the move: noted after the move before ([%eval]), or by "
-            "the engine that chose the move; a mate is 32767 or -32767; -32768: not noted",
-        ),
+
+def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
+    """As noted after the move before, or by the search that chose the move."""
+    notes = games.notes
+    noted = np.where(notes.mate != 0, np.sign(notes.mate) * np.int16(MATED), notes.evaluation)
+    before = np.full(len(noted), NO_EVALUATION, np.int16)
+    before[1:] = np.where((games.ply[1:] > 0) & ~notes.searched[:-1], noted[:-1], NO_EVALUATION)
+    return np.where(notes.searched, noted, before)
+
+
+def _time_spent(games: ReplayedGames) -> npt.NDArray[np.int32]:
+    """As noted, or by the clocks, where these show it."""
+    clock, spent = games.notes.clock, games.notes.spent.copy()
+    increments = games.repeated([increment(control) for control in games.texts("TimeControl")])
+    before = np.full(len(clock), NO_CLOCK)
+    before[2:] = clock[:-2]
+    took = before + increments - clock
+    by_clock = (spent == NO_CLOCK) & (games.ply >= 2) & (increments >= 0) & (before >= 0) & (clock >= 0) & (took >= 0)
+    spent[by_clock] = np.minimum(took[by_clock], LARGEST_CLOCK)
+    return spent
+
+
+POSITION_COLUMNS = (
+    _position_column(
+        "squares",
+        "uint8",
+        "pieces on two squares per byte: in [pair, file], the lower four bits are the square of that file on rank "
+        "2 * pair + 1, the upper four the square above it; 0: empty",
+        shape=(4, 8),
+        attributes={"codes": CODES},
     ),
-    sequences=(
-        Field(name="white_elo", dtype="int16", doc="Elo of White; 0: unknown"),
-        Field(name="black_elo", dtype="int16", doc="Elo of Black; 0: unknown"),
-        Field(name="date", dtype="int32", doc="yyyymmdd; a part that is unknown, wholly or in one digit, is 0"),
-        *(column.field for column in TAG_COLUMNS),
-        Field(
-            name="variant",
-            dtype="uint8",
-            doc="kind of chess",
-            attributes={"names": [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]},
-        ),
-        Field(name="result", dtype="int8", doc="result for White: 1, 0, -1; -128: unfinished"),
-        Field(name="plies", dtype="uint16", doc="half-moves of the whole game, stored or not"),
-        Field(name="source", dtype="uint32", doc="raw file that it comes from, a row of sources"),
-        Field(name="member", dtype="uint32", doc="file inside that archive, in its order; 0 where it is no archive"),
-        Field(name="offset", dtype="uint64", doc="byte at which the game begins in the decompressed file"),
+    _position_column(
+        "state",
+        "uint8",
+        "side to move (0 White, 1 Black), castling rights (bits KQkq from the lowest; in Chess960 a right belongs to "
+        "the outermost rook on that side of the king, with its bit shifted left by 4 set as well to the one next to "
+        "the king), file of the pawn that has just gone two squares, whether it can be taken or not (255: none), "
+        "halfmove clock (at most 255)",
+        shape=(4,),
+        attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
+    ),
+    _position_column("ply", "uint16", "half-moves since the first position of the game", lambda games: games.ply),
+    _position_column(
+        "move",
+        "uint16",
+        "move played: from | to << 6 | promotion << 12 (0 none, 1 N, 2 B, 3 R, 4 Q); castling is the king's move "
+        "(e1g1), in Chess960 the king to its rook's square",
+    ),
+    _position_column(
+        "result",
+        "int8",
+        "result of the game for White: 1, 0, -1; -128: unfinished",
+        lambda games: games.repeated(games.facts.result),
+    ),
+    _position_column(
+        "clock",
+        "int32",
+        "centiseconds left to the mover after the move; -1: not noted",
+        lambda games: games.notes.clock,
+        "read",
+        fill=NO_CLOCK,
+    ),
+    _position_column(
+        "evaluation",
+        "int16",
+        "centipawns for White after the move, as noted in the file; -32768: not noted",
+        lambda games: games.notes.evaluation,
+        "read",
+        fill=NO_EVALUATION,
+    ),
+    _position_column(
+        "mate",
+        "int8",
+        "moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
+        lambda games: games.notes.mate,
+        "read",
+        fill=NO_MATE,
+    ),
+    _position_column(
+        "position_evaluation",
+        "int16",
+        "centipawns for White of the position before the move: noted after the move before ([%eval]), or by the engine "
+        "that chose the move; a mate is 32767 or -32767; -32768: not noted",
+        _position_evaluation,
+        "derived",
+        fill=NO_EVALUATION,
+    ),
+    _position_column(
+        "time_spent",
+        "int32",
+        "centiseconds that the move took, as noted or by the clocks; -1: unknown",
+        _time_spent,
+        "derived",
+        "time_spent",
+        fill=NO_CLOCK,
     ),
 )
 
 
-TIME_SPENT = Field(
-    name="time_spent",
-    dtype="int32",
-    fill=NO_CLOCK,
-    doc="centiseconds that the move took, as noted or by the clocks; -1: unknown",
-)
+def position_columns(source: SourceSection) -> tuple[PositionColumn, ...]:
+    """The columns of positions that the settings ask for."""
+    return tuple(column for column in POSITION_COLUMNS if not column.setting or getattr(source, column.setting))
 
 
 def column_of(tag: str) -> str:
@@ -136,20 +168,40 @@ def column_of(tag: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", tag).lower()
 
 
-def tag_columns(section: Any) -> tuple[TagColumn, ...]:
-    """Columns that are read from tags: of every store, and those that the settings add."""
-    fields = {tag: Field(name=column_of(tag), dtype="string", fill="", doc=f"{tag} tag") for tag in section.source.tags}
-    return (*TAG_COLUMNS, *(TagColumn(tag, field) for tag, field in fields.items()))
+def _tag_column(tag: str) -> Column:
+    """The text of a tag, empty where it is missing."""
+    return game_column(column_of(tag), "string", f"{tag} tag", lambda games: games.texts(tag), tag=tag)
 
 
-def schemas(section: Any, files: Sequence[object]) -> dict[str, Schema]:
+_DATE = "yyyymmdd; a part that is unknown, wholly or in one digit, is 0"
+_VARIANTS = [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]
+_SOURCE, _MEMBER = (
+    "raw file that it comes from, a row of sources",
+    "file inside that archive, in its order; 0 where it is no archive",
+)
+
+GAME_COLUMNS = (
+    game_column("white_elo", "int16", "Elo of White; 0: unknown", lambda games: games.facts.elo[:, 0]),
+    game_column("black_elo", "int16", "Elo of Black; 0: unknown", lambda games: games.facts.elo[:, 1]),
+    game_column("date", "int32", _DATE, lambda games: games.facts.date),
+    _tag_column("TimeControl"),
+    _tag_column("Termination"),
+    game_column("variant", "uint8", "kind of chess", lambda games: games.facts.variant, {"names": _VARIANTS}),
+    game_column("result", "int8", "result for White: 1, 0, -1; -128: unfinished", lambda games: games.facts.result),
+    game_column("plies", "uint16", "half-moves of the whole game, stored or not"),
+    game_column("source", "uint32", _SOURCE, lambda games: [each.source for each in games.stretches]),
+    game_column("member", "uint32", _MEMBER, lambda games: [each.member for each in games.stretches]),
+    game_column("offset", "uint64", "byte at which the game begins in the decompressed file"),
+)
+
+
+def game_columns(source: SourceSection) -> tuple[Column, ...]:
+    """The columns of games: those of every store, and the tags that the settings add."""
+    return (*GAME_COLUMNS, *map(_tag_column, source.tags))
+
+
+def schemas(section: ChessSection, files: Sequence[object]) -> dict[str, Schema]:
     """One part, with the fields that the settings ask for."""
     del files
-    tags = tuple(column.field for column in tag_columns(section)[len(TAG_COLUMNS) :])
-    rows = (TIME_SPENT,) if section.source.time_spent else ()
-    return {"": replace(SCHEMA, rows=SCHEMA.rows + rows, sequences=SCHEMA.sequences + tags)}
-
-
-def empty_rows(count: int) -> dict[str, npt.NDArray[Any]]:
-    """Uninitialised row fields for ``count`` positions."""
-    return {field.name: np.empty((count, *field.shape), field.dtype) for field in SCHEMA.rows}
+    rows, sequences = position_columns(section.source), game_columns(section.source)
+    return {"": Schema(rows=tuple(row.field for row in rows), sequences=tuple(game.field for game in sequences))}

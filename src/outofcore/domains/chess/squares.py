@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.schema import CODES
+from outofcore.domains.chess.codes import CODES
 from outofcore.system.compilation import inner_kernel, kernel
 
 PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = 1, 2, 3, 4, 5, 6

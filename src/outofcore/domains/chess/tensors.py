@@ -12,10 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from outofcore.domains.chess.codes import NO_EVALUATION, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
-from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED, WHITE_TO_MOVE
+from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import HISTORY_BOARDS, HISTORY_PLANES, classify, draw_history, draw_planes
 from outofcore.domains.reading import Draws
@@ -162,11 +163,12 @@ def expected_results() -> npt.NDArray[np.float32]:
 def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> ChessReading:
     """The reading of a store by the ``tensors`` settings; raises ParamsError if a field is missing."""
     stored = store_attributes.get("params", {}).get("source", {})
-    if TIME_SPENT.name in section.tensors.fields and not stored.get(TIME_SPENT.name):
-        raise ParamsError(
-            "chess.tensors.fields: the store holds no time_spent; set chess.source.time_spent to true and convert "
-            "again, or leave it out"
-        )
+    for column in POSITION_COLUMNS:
+        if column.setting and not stored.get(column.setting) and column.field.name in section.tensors.fields:
+            raise ParamsError(
+                f"chess.tensors.fields: the store holds no {column.field.name}; set chess.source.{column.setting} to "
+                "true and convert again, or leave it out"
+            )
     filters = store_attributes.get("params", {}).get("filters", {})
     thinned = ("min_clock", "min_elo", "max_elo") if filters.get("elo_of") == "mover" else ("min_clock",)
     if section.tensors.planes == HISTORY_PLANES and any(filters.get(name) is not None for name in thinned):

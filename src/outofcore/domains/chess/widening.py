@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from outofcore.domains.chess.codes import CODES
 from outofcore.domains.chess.legal import MOST_MOVES, NO_FILE, moves_of
-from outofcore.domains.chess.schema import CODES
 from outofcore.domains.chess.squares import BLACK, KING, ROOK, piece_at, unpack_ranks
 from outofcore.system.compilation import inlined_kernel, inner_kernel, kernel, njit
 

@@ -1,4 +1,4 @@
-"""The columns that the properties of a game fill: a row of :data:`COLUMNS` for each.
+"""The columns of the games: a row of :data:`COLUMNS` for each.
 
 A further column is a row here and, if it is read from another property, that property in :data:`PROPERTIES`.
 """
@@ -9,15 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from outofcore.domains.boards.columns import Column, game_column
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset, Scoring
 from outofcore.domains.go.sgf.names import NameRule, decode
-from outofcore.store.schema import Field
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 """What is read of each game: the first value of each, wherever it is in the main line."""
@@ -77,26 +74,17 @@ class Header:
         return meaning.rank(self.text(name))
 
 
-class Column(NamedTuple):
-    """A column of the games, and what it holds of each."""
-
-    field: Field
-    value: Callable[[Header], Any]
-
-
 def _column(
     name: str, dtype: Any, doc: str, value: Callable[[Header], Any] | None = None, codes: type[IntEnum] | None = None
 ) -> Column:
     """A column; without ``value``, the attribute of its name. ``codes`` are the names of its numbers."""
-    fills: dict[str, float | str] = {"string": "", "float32": 0.0}
+    of_game = value or attrgetter(name)
     attributes = {"codes": {code.name.lower(): int(code) for code in codes}} if codes else {}
-    return Column(
-        Field(name=name, dtype=dtype, fill=fills.get(dtype, 0), doc=doc, attributes=attributes),
-        value or attrgetter(name),
-    )
+    return game_column(name, dtype, doc, lambda games: [of_game(header) for header in games.headers], attributes)
 
 
 COLUMNS = (
+    game_column("game", "int64", "as in the rows"),
     _column("black", "string", "name of Black (PB), decoded by name_rule"),
     _column("white", "string", "name of White (PW), decoded by name_rule"),
     _column("black_bytes", "string", "PB as in the file, one character (latin-1) per byte", lambda h: h.latin1("PB")),
@@ -117,12 +105,10 @@ COLUMNS = (
     _column("result", "uint8", "how the game ended (RE)", codes=ResultKind),
     _column("margin", "float32", "points that the winner was ahead; NaN where not counted"),
     _column("date", "int32", "year * 10000 + month * 100 + day, 00 for what is unknown"),
+    game_column("first_player", "int8", "who made the first move: 0 Black, 1 White"),
+    game_column("alternating", "bool", "whether the colours take turns in all moves"),
+    game_column("player_of_file", "string", "path of the file without its ending: whose games it holds"),
+    game_column("first_line", "string", "the file's first line where it is a name and no SGF"),
+    game_column("source", "string", "path of the file, below the raw folder or inside the archive"),
+    game_column("offset", "int64", "byte of the decompressed file at which the game begins"),
 )
-
-
-def columns(headers: Sequence[Header]) -> dict[str, npt.NDArray[Any]]:
-    """The columns of these games."""
-    return {
-        field.name: np.array([value(header) for header in headers], object if field.dtype == "string" else field.dtype)
-        for field, value in COLUMNS
-    }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.columns import PROPERTIES, Header, columns
+from outofcore.domains.boards.columns import filled
+from outofcore.domains.go.columns import COLUMNS, PROPERTIES, Header
 from outofcore.domains.go.filters import FilterSection, Rejection, is_unranked, refusal
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
@@ -53,6 +54,19 @@ class _Text:
         return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, b"".join(syntax))
 
 
+class KeptGames(NamedTuple):
+    """Games of a unit that are kept, n, by what their columns hold."""
+
+    headers: Sequence[Header]
+    game: npt.NDArray[np.int64]  # (n,): first bytes of their keys
+    first_player: npt.NDArray[np.int16]
+    alternating: npt.NDArray[np.bool_]
+    offset: npt.NDArray[np.int64]
+    player_of_file: npt.NDArray[np.object_]
+    first_line: npt.NDArray[np.object_]
+    source: npt.NDArray[np.object_]
+
+
 @dataclass(frozen=True)
 class Converter:
     """Converts units; picklable and deterministic on every machine."""
@@ -75,6 +89,14 @@ class Converter:
         unusual = _unusual(played, chosen, kept)
         audited = kept[self.rate.chosen(game.view(np.uint64), unusual)]
         audits = self._compare(unit, cut, played, headers, audited, counts)
+        known = KeptGames(
+            chosen,
+            game,
+            played.state[played.rows[kept, 0], TO_PLAY],
+            played.alternating[kept],
+            cut.offsets[kept],
+            *(labels[cut.file[kept]] for labels in _labels(unit, pieces)),
+        )
         rows: dict[str, npt.NDArray[Any]] = {
             "stones": played.stones,
             "state": played.state,
@@ -94,15 +116,7 @@ class Converter:
         return UnitResult(
             found=len(headers) + len(rejects) - len(refused),
             rows=rows,
-            sequences={
-                "length": played.rows[kept, 1],
-                "game": game,
-                "first_player": played.state[played.rows[kept, 0], TO_PLAY].astype(np.int8),
-                "alternating": played.alternating[kept],
-                "offset": cut.offsets[kept],
-                **columns(chosen),
-                **_labels(unit, pieces, cut.file[kept]),
-            },
+            sequences={"length": played.rows[kept, 1], **filled(COLUMNS, known)},
             keys=keys,
             file=cut.file[kept],
             rejects=tuple(rejects),
@@ -262,19 +276,15 @@ def _unrated_passed(headers: Sequence[Header], filters: FilterSection) -> npt.ND
     return unranked & (filters.min_rank is not None and filters.unknown_rank == "keep")
 
 
-def _labels(unit: Unit, pieces: Sequence[Piece], file: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.object_]]:
-    """Stored labels of games, from their files."""
+def _labels(unit: Unit, pieces: Sequence[Piece]) -> Iterator[npt.NDArray[np.object_]]:
+    """Owner, first line and path of each file."""
     paths = [piece.path for piece in pieces]
-    lines = zip(unit.stretches, pieces, strict=True)
-    labels = {
-        "player_of_file": [path[:-4] if path.lower().endswith(".sgf") else path for path in paths],
-        "first_line": [
-            decode((piece.name,), b"", utf16=stretch.encoding != "")[0][0] if piece.name else ""
-            for stretch, piece in lines
-        ],
-        "source": paths,
-    }
-    return {name: np.array(values, object)[file] for name, values in labels.items()}
+    lines = [
+        decode((piece.name,), b"", utf16=stretch.encoding != "")[0][0] if piece.name else ""
+        for stretch, piece in zip(unit.stretches, pieces, strict=True)
+    ]
+    owners = [path[:-4] if path.lower().endswith(".sgf") else path for path in paths]
+    yield from (np.array(labels, object) for labels in (owners, lines, paths))
 
 
 def _game_counts(

@@ -50,24 +50,5 @@ def schema(section: GoSection) -> Schema:
             doc="first 8 bytes of the game's key (size, setup, moves), little-endian: the game of any row",
         ),
     )
-    return Schema(rows=rows, sequences=_sequences(), attributes={"frame": frame, "sizes": list(section.filters.sizes)})
-
-
-def _sequences() -> tuple[Field, ...]:
-    return (
-        Field(name="game", dtype="int64", doc="as in the rows"),
-        *(column.field for column in COLUMNS),
-        Field(name="first_player", dtype="int8", doc="who made the first move: 0 Black, 1 White"),
-        Field(name="alternating", dtype="bool", doc="whether the colours take turns in all moves"),
-        Field(
-            name="player_of_file",
-            dtype="string",
-            fill="",
-            doc="path of the file without its ending: whose games it holds",
-        ),
-        Field(name="first_line", dtype="string", fill="", doc="the file's first line where it is a name and no SGF"),
-        Field(
-            name="source", dtype="string", fill="", doc="path of the file, below the raw folder or inside the archive"
-        ),
-        Field(name="offset", dtype="int64", doc="byte of the decompressed file at which the game begins"),
-    )
+    attributes = {"frame": frame, "sizes": list(section.filters.sizes)}
+    return Schema(rows=rows, sequences=tuple(column.field for column in COLUMNS), attributes=attributes)

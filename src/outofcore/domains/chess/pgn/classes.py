@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from outofcore.domains.chess.params import TerminationClass, TimeClass
-from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, OTHER_VARIANT, STANDARD
+from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, OTHER_VARIANT, STANDARD
+
+if TYPE_CHECKING:
+    from outofcore.domains.chess.params import TerminationClass, TimeClass
 
 _STANDARD_NAMES = {"", "?", "-", "standard", "chess", "normal", "fromposition", "standardchess", "orthodox"}
 _CHESS960_NAMES = {

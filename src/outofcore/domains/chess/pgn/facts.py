@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.chess.codes import CHESS960, STANDARD, UNFINISHED
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import (
     BLACK_WINS,
@@ -26,7 +27,6 @@ from outofcore.domains.chess.pgn.games import (
     same,
 )
 from outofcore.domains.chess.pgn.words import result_of
-from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED, TagColumn
 from outofcore.system.compilation import njit
 
 _ELO = re.compile(rb"0*(\d{1,4})\??")
@@ -44,6 +44,10 @@ class Facts:
     result: npt.NDArray[np.int8]  # (n,) int8: 1, 0, -1 for White; else UNFINISHED
     outcome: npt.NDArray[np.uint8]  # (n,) uint8: result of tag and marker, as in Games.results; CONFLICT if they differ
     variant: npt.NDArray[np.uint8]  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
+
+    def of(self, games: npt.NDArray[np.int64]) -> Facts:
+        """Those of some games, by number."""
+        return Facts(*(getattr(self, column.name)[games] for column in fields(self)))
 
 
 def read_facts(games: Games) -> Facts:
@@ -67,12 +71,6 @@ def read_facts(games: Games) -> Facts:
 def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     """Values of a tag as text, (n,) object; empty if missing."""
     return _column(games, name, _text, object)
-
-
-def stored_column(games: Games, column: TagColumn) -> npt.NDArray[Any]:
-    """Values of a column of the store, (n,)."""
-    dtype = object if column.field.dtype == "string" else column.field.dtype
-    return _column(games, column.tag, lambda raw: column.parse(_text(raw)), dtype)
 
 
 def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, npt.NDArray[np.int64]]:

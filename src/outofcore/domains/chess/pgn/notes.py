@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.schema import (
+from outofcore.domains.chess.codes import (
     LARGEST_CLOCK,
     LARGEST_EVALUATION,
     LARGEST_MATE,

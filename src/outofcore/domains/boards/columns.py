@@ -1,0 +1,42 @@
+"""Columns of the games of chess and Go: a row of a table states one, and how a conversion fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.store.schema import Field
+
+
+class Column(NamedTuple):
+    """A column of the games, and what it holds of those of a unit."""
+
+    field: Field
+    values: Callable[[Any], Any]  # (n,), of what the conversion knows of n games
+    tag: str = ""  # of PGN that it is read from
+
+
+def game_column(
+    name: str,
+    dtype: str,
+    doc: str,
+    values: Callable[[Any], Any] | None = None,
+    attributes: Mapping[str, Any] = {},
+    tag: str = "",
+) -> Column:
+    """A column; without ``values``, the attribute of its name."""
+    fills: dict[str, float | str] = {"string": "", "float32": 0.0}
+    field = Field(name=name, dtype=dtype, fill=fills.get(dtype, 0), doc=doc, attributes=attributes)
+    return Column(field, values or attrgetter(name), tag)
+
+
+def filled(columns: Iterable[Column], games: Any) -> dict[str, npt.NDArray[Any]]:
+    """The columns of these games."""
+    return {
+        field.name: np.asarray(values(games), object if field.dtype == "string" else field.dtype)
+        for field, values, _ in columns
+    }
