@@ -312,6 +312,18 @@ def test_a_pattern_gives_a_trial_for_each_array(frames, write_h5):
     assert [each["length"] for each in result.only.sequences] == [7] * 12
 
 
+def test_a_session_is_opened_once_for_all_its_units_and_closed_after_them(frames, write_h5, monkeypatch):
+    path, opened = write_h5(frames), []
+    plain = h5py.File
+    monkeypatch.setattr(h5py, "File", lambda name, *rest, **more: opened.append(name) or plain(name, *rest, **more))
+    monkeypatch.setattr(source, "UNIT_BYTES", 5000)
+    result = convert(path, names=NAMES)
+    assert result.units > 5
+    assert opened == [path, path]  # for the survey of all sessions, and for the units of this one
+    with plain(path, "r+") as file:  # HDF5 refuses to write to a file that is open
+        file["robs"][0] = 7
+
+
 def test_units_and_converter_are_picklable(frames, write_h5):
     section = section_of(write_h5(frames), names=NAMES)
     from outofcore.raw.files import find_files

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locat
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, Mask, RecordedArray, identify, readable, take
-from outofcore.domains.neural.streams import Streams, Track
+from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import apply, bins_before
 
 if TYPE_CHECKING:
@@ -60,10 +61,21 @@ class Slice:
 
 
 class BinReader:
-    """Reads ranges of bins of an open session."""
+    """Reads ranges of bins of a session, which all its readers in a process share: it is opened once.
+
+    A copy in another process opens it at the first read.
+    """
 
     def __init__(self, streams: Streams, survey: SessionSurvey, source: SourceSection) -> None:
-        self._streams, self._survey, self._source = streams, survey, source
+        self._session, self._survey, self._source = streams.session, survey, source
+        self._streams = streams
+
+    @cached_property
+    def _streams(self) -> Streams:
+        return open_streams(self._session, self._source, self._survey.labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_streams"}
 
     def locate(self, starts: Ints, stops: Ints) -> list[Ranges]:
         """Entries to read for several ascending ranges of bins, in one pass over each clock."""

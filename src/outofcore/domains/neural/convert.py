@@ -13,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.splits import SPLITS
-from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
+from outofcore.domains.neural.bins import REASONS, WAYS_OUT, Slice
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.arrays import Ints, Mask
-from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.source import UnitBins
-from outofcore.domains.neural.streams import open_streams
-from outofcore.domains.neural.survey import SessionSurvey
 from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import UNLABELLED
 from outofcore.errors import RawInputError
@@ -40,15 +37,13 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     if "bins" not in unit.detail:
         keys = np.empty((0, KEY_BYTES), np.uint8)
         return UnitResult(found=len(surveyed), rows={}, sequences={}, keys=keys, rejects=surveyed, counts=counts)
-    session: Session = unit.detail["session"]
-    survey: SessionSurvey = unit.detail["survey"]
     span: UnitBins = unit.detail["bins"]
-    aligned = unit.detail.get("slice") or _read(unit, session, survey, span, section)
+    aligned: Slice = unit.detail.get("slice") or unit.detail["read"]()
     if aligned.unfit is not None:
         dtype = section.source.response_dtype
         remedy = "set it to float32, or uint16 for counts" if dtype != "float32" else "correct it in the file"
         raise RawInputError(
-            f"{session.file}: source.response_dtype {dtype} cannot hold a response of {aligned.unfit:g}: {remedy}; to "
+            f"{unit.name}: source.response_dtype {dtype} cannot hold a response of {aligned.unfit:g}: {remedy}; to "
             "leave values out would bias the rest"
         )
     runs = find_runs(span, aligned, bins_before(section.source.transforms))
@@ -60,7 +55,7 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     first, lengths = runs.start[runs.good], runs.length[runs.good]
     continues = bool(runs.good[0] and runs.continued)
     counts |= _counts(runs, aligned.silent[span.start - aligned.first : span.stop - aligned.first], rows)
-    if "spikes" in unit.detail["ranges"]:
+    if section.source.names.spike_times is not None:
         counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
     return UnitResult(
         found=len(lengths) + len(rejects) - continues,
@@ -69,23 +64,17 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
             "length": lengths,
             "trial": trial.label,
             "repeat": trial.repeat,
-            "source": np.full(len(lengths), session.source, np.int32),
+            "source": np.full(len(lengths), unit.source, np.int32),
             "offset": first,
         },
         keys=trial.key,
         split=np.array(SPLITS)[trial.split],
         rejects=rejects,
-        part=session.name,
+        part=unit.detail["part"],
         continues=continues,
         unfinished=bool(runs.good[-1] and runs.unfinished),
         counts=counts,
     )
-
-
-def _read(unit: Unit, session: Session, survey: SessionSurvey, span: UnitBins, section: NeuralSection) -> Slice:
-    with open_streams(session, section.source, survey.labels) as streams:
-        reader = BinReader(streams, survey, section.source)
-        return reader.read(span.start - span.before, span.stop + span.after, unit.detail["ranges"])
 
 
 def _kept(runs: Runs) -> Mask:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -50,17 +49,14 @@ def find_sessions(files: Sequence[RawFile], source: SourceSection) -> list[Sessi
     return sessions
 
 
-@contextmanager
-def opened(session: Session) -> Iterator[Recording]:
-    """An open recording, closed on exit; raises SessionError if the file cannot be read at all."""
+def open_recording(session: Session) -> Recording:
+    """Open the files of a session; raises SessionError if they cannot be read at all."""
     if session.kind == "none":
         raise SessionError(
             f"{session.file}: no recording of a known format, and no file that source.names means",
             reason="no_recording",
         )
-    recording = FORMATS[session.kind].open(session.root, session.members)
-    with closing(recording):
-        yield recording
+    return FORMATS[session.kind].open(session.root, session.members)
 
 
 def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[str, Path, str]:

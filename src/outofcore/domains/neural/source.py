@@ -4,15 +4,16 @@ The way of a recording: ``sessions`` groups files and opens them with a reader o
 arrays by role, ``survey`` its bins and trials, and this module cuts it into units. ``convert`` turns a unit into rows
 with ``bins``, which reads and aligns.
 
-A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. A
-session with arrays that are decompressed whole (compressed members, text) is read by the process that cuts it, in
-smaller ranges. A trial longer than a unit continues in the next.
+A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. All
+units of a session share it open. A session with arrays that are decompressed whole (compressed members, text) is read
+by the process that cuts it, in smaller ranges. A trial longer than a unit continues in the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,7 @@ def units_of(session: Session, survey: SessionSurvey | Reject, section: NeuralSe
     if isinstance(survey, Reject):
         yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
-    with open_streams(session, section.source, survey.labels) as streams:
-        yield from _cut(session, section, streams, survey)
+    yield from _cut(session, section, open_streams(session, section.source, survey.labels), survey)
 
 
 def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:
@@ -79,16 +79,14 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
     bins = max(1, (STREAMED_UNIT_BYTES if streams.streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
     cuts = cut_trials(survey, bins, bins_before(section.source.transforms) + 1)
-    reader = BinReader(streams, survey, section.source)
+    reader = BinReader(streams, survey.slim(), section.source)
     starts = np.array([span.start - span.before for span in cuts], np.int64)
     stops = np.array([span.stop + span.after for span in cuts], np.int64)
     raw = session.bytes
-    slim = survey.slim()
     first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (span, ranges) in enumerate(zip(cuts, reader.locate(starts, stops), strict=True)):
-        detail: dict[str, Any] = {"session": session, "survey": slim, "bins": span, "ranges": ranges}
-        if streams.streamed:
-            detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
+        read = partial(reader.read, int(starts[number]), int(stops[number]), ranges)
+        detail = {"part": session.name, "bins": span} | ({"slice": read()} if streams.streamed else {"read": read})
         share = session.bytes * (number + 1) // len(cuts) - session.bytes * number // len(cuts)
         raw -= share
         yield _unit(session, detail | first, share, span.start)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUn
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, unread
-from outofcore.domains.neural.sessions import Session, opened
+from outofcore.domains.neural.sessions import Session, open_recording
 from outofcore.domains.neural.spikes import SpikeOwners, Spikes, find_spikes
 from outofcore.domains.neural.unit_table import Units, find_units
 
@@ -46,6 +46,7 @@ class Track:
 class Streams:
     """The arrays of a session by role; None if not named."""
 
+    session: Session
     frames: RecordedArray  # the pictures, time (or number) first; of no pixels where there is no stimulus
     frame_shape: tuple[int, ...]  # before any transform
     shown: Track  # what was on screen: pictures in order of time, or their numbers if ``indexed``
@@ -91,14 +92,22 @@ class Streams:
         return self.behavior.array.columns if self.behavior is not None else 0
 
 
-@contextmanager
-def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Iterator[Streams]:
-    """Open a session and look up everything that ``source`` names; raises SessionError."""
-    with opened(session) as recording:
-        yield _find_streams(recording, source, labels)
+def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Streams:
+    """Open a session and look up everything that ``source`` names; raises SessionError.
+
+    Its files are closed when nothing refers to the result any more.
+    """
+    recording = open_recording(session)
+    try:
+        streams = _find_streams(session, recording, source, labels)
+    except BaseException:
+        recording.close()
+        raise
+    weakref.finalize(streams, recording.close).atexit = False
+    return streams
 
 
-def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwners | None) -> Streams:
+def _find_streams(session: Session, recording: Recording, source: SourceSection, labels: SpikeOwners | None) -> Streams:
     names = source.names
     by_trial = find_trial_arrays(recording, source)
     arrays = by_trial.arrays if by_trial is not None else {}
@@ -127,6 +136,7 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
     clocks: dict[Entry, Track | None] = {"frame": shown, "sample": samples, "behavior": behavior}
     entry: Entry = next((each for each, track in clocks.items() if track is not None), "spike")
     streams = Streams(
+        session=session,
         frames=frames,
         frame_shape=shape,
         shown=clocks.get(entry) or Track(NO_FRAMES, NO_CLOCK, 0),
