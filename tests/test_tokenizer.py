@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -92,3 +94,14 @@ def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenize
     assert outofcore.open_store("text.zarr").attributes["tokenizer"] == tokenizer.read_text(encoding="utf-8")
     assert "unknown key text.tokenizer.size" in call("tokenizer", corpus, "mine.json", "-S", "size=4", code=2).stderr
     assert "is no setting" in call("tokenizer", corpus, "mine.json", "-S", "params=x", code=2).stderr
+
+
+def test_a_tokenizer_that_the_disk_does_not_read_is_still_one(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, encoding: str) -> str:
+        del encoding
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    assert learn.is_tokenizer(tokenizer)
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(OSError, match="Input/output error"):
+        learn.is_tokenizer(tokenizer)

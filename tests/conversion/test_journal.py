@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -105,6 +106,37 @@ FILES = (
     "store/train/number/c.0",
     "store/train/number/c.1.partial",
 )
+
+
+@pytest.mark.parametrize("name", FILES[:4])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_read_that_the_system_refuses_is_no_damage(
+    raw: Path,
+    whole: ConversionResult,
+    stopped: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    code: int,
+) -> None:
+    """It ends the run, and the next one still has the units that were converted."""
+    shutil.copytree(stopped, tmp_path / "out")
+    refused, opened = tmp_path / "out" / WORK / name, io.open
+
+    def refusing(path: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if path == refused and "r" in mode:
+            raise OSError(code, os.strerror(code), str(path))
+        return opened(path, mode, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(io, "open", refusing)
+        with pytest.raises(OSError, match=os.strerror(code)):
+            run(raw, tmp_path / "out")
+    found = run(raw, tmp_path / "out")
+    assert found.resumed_units > 0
+    assert found.seal.digest == whole.seal.digest
+    assert "damaged" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("damage", [gone, a_folder, empty, cut, changed])

@@ -367,7 +367,7 @@ def test_an_error_of_the_disk_names_the_file() -> None:
 
 
 def test_an_error_of_the_disk_is_no_damage_of_a_zip_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(files._NamedFile):
+    class Broken(files.NamedFile):
         def readinto(self, _: object) -> int:
             error = OSError(5, "Input/output error")
             self._remember(error)
@@ -375,7 +375,7 @@ def test_an_error_of_the_disk_is_no_damage_of_a_zip_archive(tmp_path: Path, monk
 
     with zipfile.ZipFile(tmp_path / "games.zip", "w") as archive:
         archive.writestr("a.pgn", TEXT)
-    monkeypatch.setattr(files, "_NamedFile", Broken)
+    monkeypatch.setattr(files, "NamedFile", Broken)
     with pytest.raises(OSError, match="Input/output error") as told:
         read_all(tmp_path / "games.zip")
     assert told.value.filename == str(tmp_path / "games.zip")

@@ -23,6 +23,7 @@ from outofcore.errors import DamagedStore
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
 from outofcore.system.durable import WorkFolder, sync_folder, write_file, writing
+from outofcore.system.failures import raise_if_of_system
 
 JOURNAL = 4
 # Settings for reading a store change no byte of it, nor does what is only checked.
@@ -75,7 +76,7 @@ class Journal:
                 file.resume(state[name])
             return SavedState(state, self._keys.content(), self._sources.content())
         except OSError as error:
-            raise DamagedStore(_unreadable(error)) from error
+            raise _damage(error) from error
 
     def _read(self) -> dict[str, Any] | None:
         """The state, if it belongs to this conversion."""
@@ -84,7 +85,7 @@ class Journal:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise DamagedStore(_unreadable(error)) from error
+            raise _damage(error) from error
         digest, _, body = content.partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise DamagedStore(f"{self._state.name} has changed")
@@ -155,5 +156,8 @@ def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _unreadable(error: OSError) -> str:
-    return f"{Path(error.filename or '').name}: {error.strerror}"
+def _damage(error: OSError) -> DamagedStore:
+    """What is wrong with a file of the folder; an error of the system is raised: another run may read it."""
+    if not isinstance(error, FileNotFoundError):
+        raise_if_of_system(error)
+    return DamagedStore(f"{Path(error.filename or '').name}: {error.strerror}")

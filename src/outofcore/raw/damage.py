@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import lzma
 import struct
 import tarfile
@@ -13,6 +12,7 @@ from typing import Literal
 from zstandard import ZstdError
 
 from outofcore.errors import RawInputError
+from outofcore.system.failures import raise_if_of_system
 
 Reason = Literal["damaged_file", "decompression_bomb", "nested_archive", "not_a_file", "no_column"]
 """
@@ -56,7 +56,6 @@ def as_damage(error: Exception) -> DamagedInput:
     """The damage behind one of :data:`ERRORS`; an OSError of the disk rather than the file is raised again."""
     if isinstance(error, DamagedInput):
         return error
-    # gzip and bz2 raise OSError without a number for bad data; a place before a file's beginning is bad data as well.
-    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-        raise error
+    # gzip and bz2 raise OSError without a number for bad data.
+    raise_if_of_system(error)
     return DamagedInput(str(error) or type(error).__name__)

@@ -18,6 +18,7 @@ from outofcore.raw.archives import tar_entries, zip_entries
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion, Unreadable
 from outofcore.raw.walk import walk
+from outofcore.system.failures import NamedFile
 
 SHORT = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz", ".tzst": ".tar.zst"}
 ARCHIVES = (".tar", *(f".tar{suffix}" for suffix in COMPRESSIONS), *SHORT, ".zip")
@@ -73,7 +74,7 @@ class RawFile:
         (:data:`~outofcore.raw.streams.MOST_FOLD`). A file that is not an archive is always included. Other members are
         added to ``left_out``.
         """
-        disk = _NamedFile(self.path)
+        disk = NamedFile(self.path)
         with io.BufferedReader(disk) as raw:
             if not self.name.lower().endswith(ARCHIVES):
                 yield Member(self.name, decompressed(raw, self.name, Expansion(raw.tell)), raw.tell)
@@ -108,30 +109,6 @@ class RawFile:
                 else:
                     stream = decompressed(entry.stream, name, inside, always=is_zip)
                 yield Member(f"{self.name}/{name}" if name else self.name, stream, raw.tell)
-
-
-class _NamedFile(io.FileIO):
-    """A file that adds its name to errors, and remembers them, as zipfile swallows them."""
-
-    trouble: OSError | None = None
-
-    def readinto(self, target: Any) -> int:
-        try:
-            return super().readinto(target)
-        except OSError as error:
-            self._remember(error)
-            raise
-
-    def readall(self) -> bytes:
-        try:
-            return super().readall()
-        except OSError as error:
-            self._remember(error)
-            raise
-
-    def _remember(self, error: OSError) -> None:
-        error.filename = os.fspath(self.name)
-        self.trouble = error
 
 
 def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None, *, always: bool = False) -> BinaryIO:

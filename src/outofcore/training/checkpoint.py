@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from outofcore.domains.sections import TrainSection
 from outofcore.errors import StateError
 from outofcore.system.durable import WorkFolder, remove_unfinished, replacing, writing
+from outofcore.system.failures import NamedFile, raise_if_of_system
 from outofcore.training.ranks import refuse_other_steps, this_rank
 
 VERSION = 3
@@ -104,15 +106,19 @@ def read_saved(path: Path, message: str) -> dict[str, Any]:
 
     Records take at most the bytes of the file: ``torch.save`` compresses none.
     """
-    try:
-        with ZipFile(path) as archive:
-            fits = sum(record.file_size for record in archive.infolist()) <= path.stat().st_size
-            whole = fits and archive.testzip() is None  # torch does not compare checksums
-        content = torch.load(path, map_location="cpu", weights_only=True) if whole else None
-    except Exception as error:  # of any type: bits that changed may mean anything to torch
-        if isinstance(error, OSError) and error.filename:
-            raise
-        raise StateError(message) from error
+    disk = NamedFile(str(path))
+    with BufferedReader(disk) as stream:
+        try:
+            with ZipFile(stream) as archive:
+                fits = sum(record.file_size for record in archive.infolist()) <= path.stat().st_size
+                whole = fits and archive.testzip() is None  # torch does not compare checksums
+            stream.seek(0)
+            content = torch.load(stream, map_location="cpu", weights_only=True) if whole else None
+        except Exception as error:  # of any type: bits that changed may mean anything to torch
+            if disk.trouble is not None:
+                raise disk.trouble from error
+            raise_if_of_system(error)
+            raise StateError(message) from error
     if not isinstance(content, dict):
         raise StateError(message)
     return content

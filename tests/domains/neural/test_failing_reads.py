@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.domains.neural.rig import save_session
+from tests.system.failing_reads import built, printed
 
 PLACES = 20
 """Reads and opens of a conversion that fail, one at a time."""
@@ -51,13 +47,7 @@ print(json.dumps([whole, count, [outcome(each) for each in failing]]))
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None or sys.platform != "linux":
-        pytest.skip("needs a C compiler on Linux")
-    path = tmp_path_factory.mktemp("library") / "failing_read.so"
-    source = Path(__file__).with_name("failing_read.c")
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", path, source], check=True)
-    return path
+    return built(tmp_path_factory.mktemp("library"))
 
 
 @pytest.mark.parametrize(
@@ -81,11 +71,8 @@ def test_a_read_that_fails_makes_no_other_store(tmp_path, frames, library, kind,
     else:
         save_session(kind, raw, arrays)
     source = {"names": names, "bin_width": None if kind == "text" else 1 / 30, "trial_bins": 50}
-    command = [sys.executable, "-c", CONVERT, str(raw), str(tmp_path / "a.zarr"), json.dumps(source), str(number)]
-    environment = os.environ | {"LD_PRELOAD": str(library)}
-    done = subprocess.run([*command, str(PLACES)], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    whole, count, outcomes = json.loads(done.stdout.splitlines()[-1])
+    arguments = raw, tmp_path / "a.zarr", json.dumps(source), number, PLACES
+    whole, count, outcomes = printed(library, CONVERT, *arguments)
     assert len(whole) == 64
     assert count > 3
     assert not {*outcomes} - {whole, "OSError", "RawInputError", "SessionError"}, Counter(outcomes)

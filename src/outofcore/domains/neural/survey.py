@@ -16,7 +16,7 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
 from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
-from outofcore.domains.neural.recordings.arrays import SessionError, raise_if_of_system, readable
+from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
@@ -26,6 +26,7 @@ from outofcore.domains.neural.trials import Trials, find_trials, has_intervals, 
 from outofcore.domains.neural.unit_table import Units
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
+from outofcore.system.failures import raise_if_of_system
 
 # Signs of times in a wrong unit: a frame or sample that usually lasts longer than this,
 LONGEST_STEP = 10 * 10**9

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import math
-import os
 import re
 import zlib
 from collections import Counter
@@ -22,6 +20,7 @@ import numpy.typing as npt
 from zstandard import ZstdError
 
 from outofcore.errors import RawInputError
+from outofcore.system.failures import raise_if_of_system
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -41,10 +40,6 @@ STREAM_DAMAGE = (OSError, EOFError, BadZipFile, zlib.error, LZMAError, ZstdError
 SLICE_DAMAGE = (OSError, RuntimeError, ValueError, EOFError, zlib.error)
 """Raised by libraries that read slices of a damaged file; differs by codec."""
 
-
-OF_CONTENT = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EOVERFLOW)
-"""Errors of the system that content causes: a place before the beginning of a file, a folder where a file must be."""
-
 DAMAGED = (
     "damaged there, or a chunk was never written (Zarr leaves out what holds its fill value alone, "
     "unless it is written with write_empty_chunks)"
@@ -57,18 +52,6 @@ class SessionError(RawInputError):
     def __init__(self, detail: str, *, reason: str) -> None:
         super().__init__(detail)
         self.reason = reason
-
-
-def raise_if_of_system(error: BaseException) -> None:
-    """Raise the OSError of the system behind what a library raised: it is no damage of the file, and ends the work.
-
-    HDF5 keeps the number of the error in its text alone.
-    """
-    if isinstance(error, OSError) and error.errno not in (None, *OF_CONTENT):
-        raise error
-    found = re.search(r"name = '([^']*)'.*\berrno = (\d+)", str(error))
-    if found and int(found[2]) not in (0, *OF_CONTENT):
-        raise OSError(int(found[2]), os.strerror(int(found[2])), found[1]) from error
 
 
 @contextmanager

@@ -20,13 +20,13 @@ from outofcore.domains.neural.recordings.arrays import (
     SessionError,
     chunk_grid,
     guard_size,
-    raise_if_of_system,
     refusing,
     sliced,
     unwritten,
     written,
 )
 from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.system.failures import raise_if_of_system
 
 with suppress(ImportError):
     import hdf5plugin  # noqa: F401 - registers the filters that it brings

@@ -14,9 +14,10 @@ import h5py
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, raise_if_of_system, sliced
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, sliced
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
 from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.system.failures import raise_if_of_system
 
 
 class MatRecording(Recording):

@@ -47,7 +47,9 @@ def is_tokenizer(path: Path) -> bool:
     try:
         if not path.is_file() or path.stat().st_size > MOST_TOKENIZER_BYTES:
             return False
-        tokenizers.Tokenizer.from_file(str(path))
+        tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise
     except Exception:  # noqa: BLE001 - the library raises nothing narrower
         return False
     return True
