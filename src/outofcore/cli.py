@@ -29,7 +29,9 @@ with stopped_at_once():
     from outofcore.space.committed import committed as check_committed
     from outofcore.space.dvc_cache import find_cache
     from outofcore.store.connection import shown
-    from outofcore.store.reader import is_foreign, open_store
+    from outofcore.store.opening import open_data
+    from outofcore.store.reader import open_store
+    from outofcore.store.unsealed import Unsealed
     from outofcore.system.importing import large_imports
 
 EXIT_WRONG = 1
@@ -64,13 +66,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs in
 
 @app.command(short_help="Summarise a store.")
 def info(
-    store: Annotated[Path, typer.Argument(help="Folder of a store, or of any other Zarr.")],
+    store: Annotated[Path, typer.Argument(help="A store, any other Zarr, or a file of token ids.")],
     *,
     as_json: AsJson = False,
 ) -> None:
     """Summarise a store: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
 
-    Of a Zarr that outofcore did not write: its fields along the first axis, and what loader() says of them.
+    Of a Zarr or a file of token ids that outofcore did not write: its fields, and what loader() says of them.
 
     \b
     Examples:
@@ -78,24 +80,22 @@ def info(
       outofcore info data/stores/chess.zarr --json | jq .rows
     """
     with one_line_errors(resumes=False):
-        from outofcore.inspect.store import card_of, foreign_table
+        from outofcore.inspect.store import card_of, unsealed_table
 
-        if is_foreign(store):
-            from outofcore.store.foreign import open_zarr
-
-            with large_imports():
-                from outofcore.loading.loader import loader
-
-            foreign = open_zarr(store)
-            try:
-                lines = () if as_json else loader(foreign).notes
-            except BudgetError as error:
-                lines = (str(error),)
-            table = foreign_table(foreign, lines)
-            _print_json(table.records) if as_json else print_table(_console(), table)
+        opened = open_data(store)
+        if not isinstance(opened, Unsealed):
+            card = card_of(opened)
+            _print_json(asdict(card)) if as_json else terminal.print_card(_console(), card)
             return
-        card = card_of(open_store(store))
-        _print_json(asdict(card)) if as_json else terminal.print_card(_console(), card)
+        with large_imports():
+            from outofcore.loading.loader import loader
+
+        try:
+            lines = () if as_json else loader(opened).notes
+        except BudgetError as error:
+            lines = (str(error),)
+        table = unsealed_table(opened, lines)
+        _print_json(table.records) if as_json else print_table(_console(), table)
 
 
 @app.command("show", short_help="Show rows of a store.")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.store.connection import IDENTITIES
+from outofcore.store.connection import kind_of
 
 obstore = pytest.importorskip("obstore", reason="the extra 's3' is not installed")
 S3Store = pytest.importorskip("obstore.store").S3Store
@@ -25,7 +25,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_R
 
 def point_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have ``s3://`` mean this endpoint, with its keys and no others."""
-    for name in IDENTITIES:
+    for name in kind_of("s3://").identities:
         monkeypatch.delenv(name, raising=False)
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)

@@ -16,7 +16,7 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.store.reader import Array, Store
 
 if TYPE_CHECKING:
-    from outofcore.store.foreign import ForeignStore
+    from outofcore.store.unsealed import Unsealed
 
 # Rows for a drawing: enough for a piece of text; one or two chunks per field are decoded.
 DRAWN_ROWS = 256
@@ -121,8 +121,8 @@ def field_table(card: Card) -> DisplayTable:
     )
 
 
-def foreign_table(store: ForeignStore, lines: Sequence[str]) -> DisplayTable:
-    """Type and size of each field of a Zarr that outofcore did not write, and what a loader says of reading it."""
+def unsealed_table(store: Unsealed, lines: Sequence[str]) -> DisplayTable:
+    """Type and size of each field of data that outofcore did not write, and what a loader says of reading it."""
     fields = store.rows("train").fields
     rows = [
         (
@@ -139,7 +139,8 @@ def foreign_table(store: ForeignStore, lines: Sequence[str]) -> DisplayTable:
     ]
     counts = [*columns("count", "rows", "rows read together"), *columns("bytes", "decoded")]
     numbers = [*counts, *columns("count", "chunks not written")]
-    notes = ("no seal: read in place by loader() and open_zarr(); axis= and fields= choose others", *lines)
+    how = "open_zarr(); axis= and fields= choose others" if store.domain == "zarr" else "open_tokens()"
+    notes = (f"no seal: read in place by loader() and {how}", *lines)
     return DisplayTable(
         [*columns("text", "field", "type", "row"), *numbers, *columns("text", "codec")], rows, notes=notes
     )

@@ -6,7 +6,6 @@ import difflib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -15,12 +14,12 @@ import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
-from outofcore.errors import ParamsError, StoreError
+from outofcore.errors import ParamsError
 from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
-from outofcore.store.reader import Store, is_foreign, open_store
-from outofcore.store.token_files import SUFFIXES, open_tokens
+from outofcore.store.opening import open_data
+from outofcore.store.reader import Store
 
 Instance = TypeVar("Instance")
 
@@ -142,52 +141,15 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-# Arguments of what is read in place, and what they are where they are not given.
-_OF_TOKENS = ("dtype", "end_of_document", "vocab_size", "rows", "splits")
-_IN_PLACE = {"axis": 0, "strict": False, "packed": False, **dict.fromkeys(_OF_TOKENS)}
-
-
-def _of_place(root: object, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the arguments that are for this kind of data; raises ParamsError for others that are given."""
-    for name, default in _IN_PLACE.items():
-        if name not in names and given.get(name, default) != default:
-            kind = {"axis": "a Zarr", "strict": "a Zarr", "packed": "a Zarr", "rows": "data", "splits": "data"}.get(
-                name, "a file of tokens"
-            )
-            raise ParamsError(f"{name} is for {kind} that outofcore did not write, which {root} is not")
-    return {name: given[name] for name in names if name in given}
-
-
-def opened(value: object, fields: Sequence[str] | None = None, **given: Any) -> Store:
-    """A store, opened if its folder or address is given; others as for :func:`open_zarr`, :func:`open_tokens`."""
-    stored = value if isinstance(value, Store) else None
-    if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
-        return open_tokens(value, **_of_place(value, _OF_TOKENS, given))
-    if isinstance(value, str | Path):
-        try:
-            stored = open_store(value)
-        except StoreError:
-            if not is_foreign(value):
-                raise
-    if stored is not None:
-        _of_place(stored.root, (), given)
-        return stored
-    from outofcore.store.foreign import READABLE, open_zarr  # here, as sealed stores are read without zarr
-
-    if not isinstance(value, READABLE):
-        refuse("store", "a store, or where it is, or a zarr Group, Array or Store", value)
-    return open_zarr(value, fields, **_of_place(value, ("axis", "rows", "splits", "strict", "packed"), given))
-
-
 def opened_all(value: object, **given: Any) -> tuple[Store, ...]:
-    """One store or several, as :func:`opened` opens them."""
+    """One store or several, as :func:`open_data` opens them."""
     if isinstance(value, JoinedStore):
         return value.stores
     if not isinstance(value, list | tuple):
-        return (opened(value, **given),)
+        return (open_data(value, **given),)
     if not value:
         refuse("store", "at least one store", value)
-    return tuple(opened(each, **given) for each in value)
+    return tuple(open_data(each, **given) for each in value)
 
 
 def opened_sources(value: object, **given: Any) -> dict[str, tuple[Store, ...]]:

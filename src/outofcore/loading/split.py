@@ -16,13 +16,14 @@ import torch
 from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
+from outofcore.loading.arguments import flag, instance, makes_tensors, refuse
 from outofcore.loading.sequences import NUMBER, VALID, SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import section_of_store
 from outofcore.store.joined import check_fields
+from outofcore.store.opening import open_data
 from outofcore.store.reader import Array, Store, Table
 
 Ints = npt.NDArray[np.int64]
@@ -55,7 +56,7 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
     ParamsError
         If the store's domain has no ready tensors, a setting is unknown or out of range, or there is no such file.
     """
-    source = opened(store)
+    source = open_data(store)
     if source.domain not in DOMAINS:
         raise ParamsError(
             f"{source.root}: tensors are ready-made for {', '.join(DOMAINS)}, this is a store of "

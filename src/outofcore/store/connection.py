@@ -17,6 +17,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,26 +33,46 @@ LONGEST_PAUSE = 2.0
 PAUSE_GROWTH = 10  # at most, from one pause to the next: the client draws each at random between FIRST_PAUSE and that
 REQUEST_SECONDS = 30
 RETRY_SECONDS = 120
-# Any of these identifies the reader.
-IDENTITIES = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SKIP_SIGNATURE",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_METADATA_ENDPOINT",
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of address."""
+
+    bucket: bool = True  # scheme://bucket/folder; otherwise of any form, credentials and query included
+    lists: bool = True  # what it holds; otherwise a name can only be asked for
+    identities: tuple[str, ...] = ()  # variables of the environment of which one says who reads; none if it need not
+    keys: str = "set them in the environment"  # what to do with the keys in an address
+    who: str = ""  # what to do where there is no access
+
+
+_S3 = Kind(
+    identities=(
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SKIP_SIGNATURE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_METADATA_ENDPOINT",
+    ),
+    keys="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    who="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a user that may read it, AWS_SKIP_SIGNATURE=true for a "
+    "public bucket, or AWS_METADATA_ENDPOINT=http://169.254.169.254 for the role of this machine",
 )
+_WEB = Kind(bucket=False, lists=False)
+_KINDS = {"s3": _S3, "http": _WEB, "https": _WEB}  # by scheme; the client knows others, such as gs and az
+
 # Parts of the names of environment variables whose values are never printed.
 _SECRET = re.compile(r"SECRET|TOKEN|ACCESS_KEY|ACCOUNT_KEY|PASSWORD|SAS", re.IGNORECASE)
 _LEAST_SECRET = 5  # characters; shorter values are words such as "true"
 
-_WHO = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a user that may read it, AWS_SKIP_SIGNATURE=true for a public "
-    "bucket, or AWS_METADATA_ENDPOINT=http://169.254.169.254 for the role of this machine"
-)
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}([^?#]*)([?#].*)?", re.DOTALL)  # ``Path`` drops a slash
 _HOST = re.compile(r"[^:@]*|\[[^@]*\](:\d*)?|[^:@]*:\d+")
-WEB = ("http", "https")
+
+
+def kind_of(address: str) -> Kind:
+    """The kind of an address, by its scheme."""
+    return _KINDS.get(address.partition(":")[0], Kind())
 
 
 def address_of(path: str | Path) -> str | None:
@@ -63,13 +84,13 @@ def address_of(path: str | Path) -> str | None:
     if not address:
         return None
     scheme, place, query = address[1], address[2].rstrip("/"), address[3] or ""
-    if scheme in WEB:
+    kind = kind_of(scheme)
+    if not kind.bucket:
         return f"{scheme}://{place}{query}"
     bucket, _, folder = place.partition("/")
     if query or not folder.strip("/") or not _HOST.fullmatch(bucket) or ":" in bucket:
-        keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        keys = keys if scheme == "s3" else "; keys do not belong in an address: set them in the environment"
-        raise StoreError(f"{shown(path)}: expected {scheme}://bucket/folder{keys if '://***' in shown(path) else ''}")
+        keys = f"; keys do not belong in an address: {kind.keys}" if "://***" in shown(path) else ""
+        raise StoreError(f"{shown(path)}: expected {scheme}://bucket/folder{keys}")
     return f"{scheme}://{bucket}/{folder.strip('/')}"
 
 
@@ -100,8 +121,9 @@ def without_secrets(text: str) -> str:
 
 def connect(address: str, retries: int | None = None) -> Any:
     """A connection to a folder; raises StoreError if the environment has no credentials, or the client is missing."""
-    if address.startswith("s3:") and not any(os.environ.get(name) for name in IDENTITIES):
-        raise StoreError(f"{shown(address)}: nothing in the environment says who you are: {_WHO}")
+    kind = kind_of(address)
+    if kind.identities and not any(map(os.environ.get, kind.identities)):
+        raise StoreError(f"{shown(address)}: nothing in the environment says who you are: {kind.who}")
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     client = imported(address)
     try:
@@ -178,7 +200,7 @@ def what_failed(root: str, name: str, error: Exception) -> str:
         or re.search(r"\b403\b", text)
         or "credential" in text.lower()
     ):
-        who = f": {_WHO}" if root.startswith("s3:") else ""
+        who = f": {kind_of(root).who}".rstrip(": ")
         return f"{root}: no access to {name}{who} ({text[:200]})"
     if "NoSuchBucket" in text or "bucket does not exist" in text:
         return f"{root}: there is no such bucket; name another"

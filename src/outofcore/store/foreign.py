@@ -29,7 +29,7 @@ from zarr.buffer.cpu import NDBuffer
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.array import Array
-from outofcore.store.connection import WEB, address_of, connect, one_line, shown, without_secrets
+from outofcore.store.connection import address_of, connect, kind_of, one_line, shown, without_secrets
 from outofcore.store.metadata import DTYPES
 from outofcore.store.packing import Packing, packing_of
 from outofcore.store.unsealed import Unsealed, split_rows
@@ -264,14 +264,14 @@ class _Addressed(zarr.storage.ObjectStore[Any]):
 
     def __init__(self, address: str) -> None:
         super().__init__(connect(address), read_only=True)
-        self._listed = zarr.storage.ObjectStore(connect(address, retries=0), read_only=True)
-        self._is_web = address.startswith(WEB)
+        listing = connect(address, retries=None if kind_of(address).lists else 0)
+        self._listed = zarr.storage.ObjectStore(listing, read_only=True)
 
     def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        return self._listed.list_prefix(prefix) if self._is_web else super().list_prefix(prefix)
+        return self._listed.list_prefix(prefix)
 
     def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
-        return self._listed.list_dir(prefix) if self._is_web else super().list_dir(prefix)
+        return self._listed.list_dir(prefix)
 
 
 def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any], str]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.array import Array, SealedArray, Table
-from outofcore.store.connection import WEB, address_of, has_any
+from outofcore.store.connection import address_of
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
@@ -25,8 +25,6 @@ from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 from outofcore.system.extras import load
 
 _SLAB = 1 << 12  # sequences examined at a time
-
-_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # of any Zarr, v3 or v2
 
 __all__ = ["Array", "Store", "Table", "files_of", "open_sealed", "open_store"]
 
@@ -283,21 +281,13 @@ def open_store(path: str | Path) -> Store:
     DamagedStore
         If a file is missing, of another size, or its metadata has changed.
     """
+    return open_sealed(files_of(path, CachedFiles))
+
+
+def files_of(path: str | Path, remote: type[RemoteFiles] = RemoteFiles) -> Files:
+    """The files at a path or an address, without a cache by default; errors as for :func:`open_store`."""
     address = address_of(path)
-    return open_sealed(CachedFiles(address) if address else LocalFiles(Path(path)))
-
-
-def is_foreign(path: str | Path) -> bool:
-    """Whether a path or an address has a Zarr without a seal; assumed of web servers, which list nothing."""
-    if address := address_of(path):
-        return not has_any(address, (SEAL,)) and (address.startswith(WEB) or has_any(address, _ZARR))
-    return not Path(path, SEAL).exists() and any(Path(path, name).exists() for name in _ZARR)
-
-
-def files_of(path: str | Path) -> Files:
-    """The files at a path or an address, without a cache; errors as for :func:`open_store`."""
-    address = address_of(path)
-    return RemoteFiles(address) if address else LocalFiles(Path(path))
+    return remote(address) if address else LocalFiles(Path(path))
 
 
 def open_sealed(files: Files) -> Store:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.connection import FIRST_PAUSE, WEB, connect, imported, listed, shown, what_failed
+from outofcore.store.connection import FIRST_PAUSE, connect, imported, kind_of, listed, shown, what_failed
 from outofcore.store.files import IN_MEMORY, REPLACED, Item, RangeReader, Ranges
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.system.descriptors import Descriptor
@@ -66,7 +66,7 @@ class RemoteFiles:
         self._store = connect(address)
         self._pool = _requests(self._process)
         self._listing: Future[dict[str, Any]] | None = None
-        self._lists = not address.startswith(WEB)  # a web server lists nothing
+        self._lists = kind_of(address).lists
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._address, self._listed, self._tags

@@ -80,6 +80,11 @@ class Unsealed(Store):
         """Rows of each sequence in these rows, (sequences,): by default they are one."""
         return np.array([len(rows)])
 
+    def missing(self, field: str) -> int | None:
+        """Stored chunks of a field that are missing and read as the fill value; None if its storage lists nothing."""
+        del field
+        return 0
+
     def rows(self, split: str, part: str = "") -> Table:
         return Table(split, self.fields(self._rows[self._path(split, part)]))
 

@@ -13,13 +13,14 @@ import torch
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import named_device, opened
+from outofcore.loading.arguments import named_device
 from outofcore.params import by_section, refuse_settings, section_of_store
 from outofcore.project.code import training_code
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import Commit
+from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 from outofcore.system.durable import write_file
 from outofcore.training.arithmetic import with_arithmetic
@@ -85,7 +86,7 @@ def train(
     KeyboardInterrupt
         After Ctrl-C or SIGTERM, once the current step is finished and saved.
     """
-    source = opened(store)
+    source = open_data(store)
     if source.domain not in DOMAINS or not source.seal.files:
         raise ParamsError(
             f"{source.root}: expected a sealed store of {', '.join(DOMAINS)}, got {source.domain!r}; train a model of "
