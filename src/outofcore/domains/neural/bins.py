@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locate, touching, valid_times
+from outofcore.domains.neural.clocks import BLOCK, INVALID, inside, locate, touching, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, Mask, RecordedArray, identify, readable, take
+from outofcore.domains.neural.resampling import RESAMPLINGS, latest
 from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import apply, bins_before
 
@@ -169,7 +170,7 @@ class BinReader:
             entry = np.arange(start, stop)
             return entry, entry < count
         first, times = _timed(self._tracks()[name], ranges[name])
-        place, present = hold(times, clock.centres(start, stop), self._survey.longest[name])
+        place, present = latest(times, clock.centres(start, stop), self._survey.longest[name])
         return (first[place] if len(first) else place), present
 
     def _responses(
@@ -182,7 +183,6 @@ class BinReader:
         else:
             assert streams.samples is not None
             values, present, read = self._sampled(streams.samples, "samples", start, stop, ranges)
-            values = values if values.ndim == 2 else values[:, None]
             _mark(silent, read, "unreadable")
             _mark(silent, present, "no_sample")
         finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
@@ -202,8 +202,7 @@ class BinReader:
             return observed
         entry, present = self._entries(streams.valid_like, streams.valid.shape[0], start, stop, ranges)
         values, read = _taken(streams.valid, entry, present)
-        counts = np.nan_to_num(values) != 0
-        counts = counts if counts.ndim == 2 else counts[:, None]
+        counts = _table(np.nan_to_num(values) != 0)
         return np.broadcast_to(counts & (present & read)[:, None], shape) & observed
 
     def _observed(self, start: int, stop: int, shape: tuple[int, ...]) -> Mask:
@@ -233,7 +232,7 @@ class BinReader:
             return None
         values, present, read = self._sampled(track, "behavior", start, stop, ranges)
         with np.errstate(over="ignore"):
-            plain = (values if values.ndim == 2 else values[:, None]).astype(np.float32)
+            plain = values.astype(np.float32)
         known = present & read & np.isfinite(plain).all(1)
         _mark(silent, read, "unreadable")
         _mark(silent, known, "no_behavior")
@@ -242,30 +241,21 @@ class BinReader:
     def _sampled(
         self, track: Track, name: str, start: int, stop: int, ranges: Ranges
     ) -> tuple[npt.NDArray[Any], Mask, Mask]:
-        """Samples of a track at the bins; which bins have one; which depend only on undamaged entries."""
-        clock, resample = self._survey.clock, self._source.resample
+        """Samples (bins, columns) at the bins; which bins have one; which depend only on undamaged entries."""
+        clock = self._survey.clock
         if clock is None:
             entry, present = self._entries(name, track.count, start, stop, ranges)
             values, fine = _taken(track.array, entry, present)
-            return values, present, fine
+            return _table(values), present, fine
         places, times = _timed(track, ranges[name])
         first, end = ranges[name].tolist()
         values, fine = (each[places - first] for each in readable(track.array, first, end))
+        mode = {"samples": self._source.resample.responses, "behavior": self._source.resample.behavior}[name]
+        edges, longest = clock.edges(start, stop), self._survey.longest[name]
+        result, present = RESAMPLINGS[mode](times, values, edges, longest)
         # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
-        damage = (~fine).astype(np.float64)
-        mode = {"samples": resample.responses, "behavior": resample.behavior}[name]
-        if mode == "mean":
-            edges = clock.edges(start, stop)
-            result, present = mean(times, values, edges)
-            return result, present, mean(times, damage, edges)[0] == 0
-        centres, longest = clock.centres(start, stop), self._survey.longest[name]
-        if mode == "linear":
-            result, present = linear(times, values, centres, longest)
-            return result, present, linear(times, damage, centres, longest)[0] == 0
-        place, present = hold(times, centres, longest)
-        if not len(times):
-            return np.zeros((len(centres), *values.shape[1:]), values.dtype), present, ~present
-        return values[place], present, fine[place] | ~present
+        damage, _ = RESAMPLINGS[mode](times, (~fine).astype(np.float64), edges, longest)
+        return _table(result), present, (damage == 0) | ~present
 
 
 def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
@@ -289,49 +279,6 @@ def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> No
     reason[(reason == 0) & ~fine] = REASONS.index(name)
 
 
-def hold(times: Times, centres: Times, longest: int) -> tuple[Ints, Mask]:
-    """Index of the last sample at or before each bin centre, and whether it is at most ``longest`` ns older."""
-    index = np.searchsorted(times, centres, side="right") - 1
-    present = index >= 0
-    index = np.where(present, index, 0)
-    if len(times):
-        present &= centres - times[index] < longest
-    return np.where(present, index, 0), present
-
-
-def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Average of the samples in each bin [start, end), NaN if any is, and which bins hold a sample."""
-    places = np.searchsorted(times, edges, side="left")
-    counts = np.diff(places)
-    filled = counts > 0
-    averages = np.zeros((len(counts), *values.shape[1:]), np.float64)
-    if filled.any():
-        inside = values[places[0] : places[-1]].astype(np.float64)
-        # reduceat would repeat the next sample for an empty bin; the non-empty bins are contiguous.
-        with np.errstate(invalid="ignore"):
-            totals = np.add.reduceat(inside, places[:-1][filled] - places[0], axis=0)
-        averages[filled] = totals / counts[filled].reshape(-1, *(1,) * (values.ndim - 1))
-    return averages, filled
-
-
-def linear(
-    times: Times, values: npt.NDArray[Any], centres: Times, longest: int
-) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Values interpolated at bin centres between samples at most ``longest`` ns apart, and which bins have one."""
-    left = np.searchsorted(times, centres, side="right") - 1
-    present = left >= 0
-    left = np.where(present, left, 0)
-    result = np.zeros((len(centres), *values.shape[1:]), np.float64)
-    if not len(times):
-        return result, present
-    right = np.minimum(left + 1, len(times) - 1)
-    exact = times[left] == centres
-    span = times[right] - times[left]
-    present &= exact | ((right > left) & (span <= longest))
-    share = np.where(exact, 0.0, (centres - times[left]) / np.maximum(span, 1))
-    share = share.reshape(-1, *(1,) * (values.ndim - 1))
-    low = values[left].astype(np.float64)
-    high = np.where(share == 0, low, values[right].astype(np.float64))
-    with np.errstate(invalid="ignore", over="ignore"):
-        result[present] = (low + (high - low) * share)[present]
-    return result, present
+def _table(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A vector as a table of one column."""
+    return values if values.ndim == 2 else values[:, None]

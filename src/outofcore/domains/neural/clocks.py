@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import Ints, Mask, RecordedArray, SessionError
+from outofcore.domains.neural.resampling import centres_of
 
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)
@@ -187,8 +188,7 @@ class BinClock:
 
     def centres(self, start: int, stop: int) -> Times:
         """Centres of bins ``start`` to ``stop`` (exclusive)."""
-        edges = self.edges(start, stop)
-        return (edges[:-1] + edges[1:]) // 2
+        return centres_of(self.edges(start, stop))
 
     def first_centred(self, times: Times) -> Ints:
         """First bin whose centre is at or after each time, clipped to 0 and ``bins``."""

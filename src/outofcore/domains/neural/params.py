@@ -8,13 +8,13 @@ from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
+from outofcore.domains.neural.resampling import Resampling
 from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
 from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
 from outofcore.store.codecs import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"] | Annotated[float, Field(gt=0, le=1e9)]
 """A number is a rate: times are numbers of samples, so many per second."""
-Resampling = Literal["hold", "mean", "linear"]
 Shape = Annotated[tuple[Annotated[int, Field(ge=1, le=2**20)], ...], Field(min_length=1, max_length=8)]
 
 
@@ -83,11 +83,7 @@ class AxisSection(Section):
 
 
 class ResampleSection(Section):
-    """How samples are brought to the clock of the bins; frames are held until the next one.
-
-    ``hold`` takes the last sample at or before the centre of the bin, ``mean`` averages the samples inside the bin,
-    ``linear`` draws a line between the samples on both sides of the centre.
-    """
+    """How samples are brought to the clock of the bins, by a function of ``resampling.py``; frames are held."""
 
     responses: Resampling = "mean"
     behavior: Resampling = "linear"

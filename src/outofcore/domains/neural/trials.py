@@ -200,8 +200,7 @@ def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> I
         chosen = found.entry
     else:
         assert streams.shown.clock is not None
-        edges = clock.edges_of(found.start), clock.edges_of(found.start + 1)
-        centres = (edges[0] + edges[1]) // 2
+        centres = (clock.edges_of(found.start) + clock.edges_of(found.start + 1)) // 2
         # The last frame before the next nanosecond is the last at or before this one.
         chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)) or (streams.entry == "spike" and count != found.total):
