@@ -15,7 +15,7 @@ NO_FRAME = REASONS.index("no_frame")
 def aligned(first, reason):
     nothing = np.zeros((len(reason), 1))
     silent = np.zeros(len(reason), np.uint8)
-    return Slice(first, nothing, nothing, nothing.astype(np.uint8), None, np.array(reason, np.uint8), silent)
+    return Slice(first, nothing, nothing, nothing.astype(np.uint8), {}, np.array(reason, np.uint8), silent)
 
 
 def unit_bins(start, stop, before, after, *trials):

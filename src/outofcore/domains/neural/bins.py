@@ -18,6 +18,7 @@ from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.resampling import RESAMPLINGS, latest
+from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SERIES
 from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import apply, bins_before
 
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 REASONS = (
     "",
     "unequal_length",
-    "no_frame",
-    "no_sample",
-    "no_behavior",
+    *(f"no_{role.entry}" for role in SERIES),
     "unreadable",
     "masked",
     "not_finite",
@@ -55,7 +54,7 @@ class Slice:
     stim: npt.NDArray[Any]  # frames (bins, ...) as stored; 0 where ``reason`` is set
     robs: npt.NDArray[Any]  # responses (bins, neurons); 0 where ``dfs`` is 0
     dfs: npt.NDArray[np.uint8]  # response mask (bins, neurons)
-    behavior: npt.NDArray[np.float32] | None  # (bins, variables)
+    covariates: Mapping[str, npt.NDArray[np.float32]]  # (bins, columns) each, by name
     reason: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why there is no frame
     silent: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why no response counts in a bin that has a frame
     unfit: float | None = None  # the first response that counts and that source.response_dtype cannot hold
@@ -85,7 +84,7 @@ class BinReader:
             return [{} for _ in starts]
         lows, highs = clock.edges_of(starts), clock.edges_of(stops)
         found: dict[str, Ints] = {}
-        for name, track in self._tracks().items():
+        for name, track in self._streams.tracks.items():
             assert track.clock is not None
             found[name] = np.stack(locate(track.clock, track.count, lows, highs), axis=-1)
         if self._streams.spikes is not None:
@@ -100,7 +99,11 @@ class BinReader:
         # A window needs the frames of all its bins but only the responses of the last.
         silent = np.zeros_like(reason)
         robs, dfs, unfit = self._responses(start, stop, ranges, silent)
-        behavior = self._behavior(start, stop, ranges, silent)
+        covariates = {
+            role.field: self._covariate(self._streams.tracks[role.stream], start, stop, ranges, silent)
+            for role in COVARIATES
+            if role.stream in self._streams.tracks
+        }
         usable = reason == 0
         if not usable.all():
             stim = np.where(usable.reshape(-1, *(1,) * (stim.ndim - 1)), stim, stim.dtype.type(0))
@@ -108,7 +111,7 @@ class BinReader:
         dfs &= (usable & (silent == 0))[:, None]
         if not dfs.all():
             robs = np.where(dfs, robs, robs.dtype.type(0))
-        return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason, silent, unfit)
+        return Slice(start, stim, robs, dfs.view(np.uint8), covariates, reason, silent, unfit)
 
     def pictures(self) -> Iterator[tuple[int, Ints]]:
         """Number of the picture in each bin, -1 where there is none, in blocks from their first bin on."""
@@ -124,19 +127,14 @@ class BinReader:
             numbers, known = self._shown(start, stop, entries)
             yield start, np.where(known, numbers, -1)
 
-    def _tracks(self) -> dict[str, Track]:
-        streams = self._streams
-        named = {"shown": streams.shown, "samples": streams.samples, "behavior": streams.behavior}
-        return {name: track for name, track in named.items() if track is not None}
-
     def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         streams, source = self._streams, self._source
         shape = streams.frame_shape
-        if streams.entry != "frame":
+        if streams.shown.role != FRAMES:
             return streams.frames.read(start, stop)
         number, present = self._shown(start, stop, ranges)
         values, read = _taken(streams.frames, number, present)
-        _mark(reason, present, "no_frame")
+        _mark(reason, present, f"no_{FRAMES.entry}")
         _mark(reason, read, "unreadable")
         frames = values.reshape(-1, *shape)
         if frames.dtype.kind == "f":
@@ -169,7 +167,7 @@ class BinReader:
         if clock is None:
             entry = np.arange(start, stop)
             return entry, entry < count
-        first, times = _timed(self._tracks()[name], ranges[name])
+        first, times = _timed(self._streams.tracks[name], ranges[name])
         place, present = latest(times, clock.centres(start, stop), self._survey.longest[name])
         return (first[place] if len(first) else place), present
 
@@ -181,10 +179,9 @@ class BinReader:
             assert survey.clock is not None
             values: npt.NDArray[Any] = streams.spikes.count(ranges["spikes"], survey.clock.edges(start, stop))
         else:
-            assert streams.samples is not None
-            values, present, read = self._sampled(streams.samples, "samples", start, stop, ranges)
+            values, present, read = self._sampled(streams.tracks["samples"], start, stop, ranges)
             _mark(silent, read, "unreadable")
-            _mark(silent, present, "no_sample")
+            _mark(silent, present, f"no_{RESPONSES.entry}")
         finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
         stored, fits = encode(np.where(finite, values, 0) if not finite.all() else values, self._source.response_dtype)
         allowed = self._allowed(start, stop, ranges, values.shape)
@@ -224,25 +221,20 @@ class BinReader:
                 found[:, neuron] &= inside(lows, highs, intervals)
         return found
 
-    def _behavior(
-        self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.float32] | None:
-        track = self._streams.behavior
-        if track is None:
-            return None
-        values, present, read = self._sampled(track, "behavior", start, stop, ranges)
+    def _covariate(
+        self, track: Track, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.float32]:
+        values, present, read = self._sampled(track, start, stop, ranges)
         with np.errstate(over="ignore"):
             plain = values.astype(np.float32)
         known = present & read & np.isfinite(plain).all(1)
         _mark(silent, read, "unreadable")
-        _mark(silent, known, "no_behavior")
+        _mark(silent, known, f"no_{track.role.entry}")
         return np.where(known[:, None], plain, np.float32(0))
 
-    def _sampled(
-        self, track: Track, name: str, start: int, stop: int, ranges: Ranges
-    ) -> tuple[npt.NDArray[Any], Mask, Mask]:
+    def _sampled(self, track: Track, start: int, stop: int, ranges: Ranges) -> tuple[npt.NDArray[Any], Mask, Mask]:
         """Samples (bins, columns) at the bins; which bins have one; which depend only on undamaged entries."""
-        clock = self._survey.clock
+        clock, name = self._survey.clock, track.role.stream
         if clock is None:
             entry, present = self._entries(name, track.count, start, stop, ranges)
             values, fine = _taken(track.array, entry, present)
@@ -250,11 +242,11 @@ class BinReader:
         places, times = _timed(track, ranges[name])
         first, end = ranges[name].tolist()
         values, fine = (each[places - first] for each in readable(track.array, first, end))
-        mode = {"samples": self._source.resample.responses, "behavior": self._source.resample.behavior}[name]
+        resample = RESAMPLINGS[getattr(self._source.resample, track.role.field)]
         edges, longest = clock.edges(start, stop), self._survey.longest[name]
-        result, present = RESAMPLINGS[mode](times, values, edges, longest)
+        result, present = resample(times, values, edges, longest)
         # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
-        damage, _ = RESAMPLINGS[mode](times, (~fine).astype(np.float64), edges, longest)
+        damage, _ = resample(times, (~fine).astype(np.float64), edges, longest)
         return _table(result), present, (damage == 0) | ~present
 
 

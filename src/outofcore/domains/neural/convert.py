@@ -87,9 +87,7 @@ def _rows(span: UnitBins, aligned: Slice, runs: Runs) -> Fields:
     trial = np.searchsorted(span.trials.start, bins, side="right") - 1
     first = span.trials.condition[trial]
     condition = np.where(first >= 0, first + bins - span.trials.start[trial], -1)
-    fields: Fields = {"stim": aligned.stim, "robs": aligned.robs, "dfs": aligned.dfs}
-    if aligned.behavior is not None:
-        fields["behavior"] = aligned.behavior
+    fields: Fields = {"stim": aligned.stim, "robs": aligned.robs, "dfs": aligned.dfs, **aligned.covariates}
     rows = {name: field[span.start - aligned.first : span.stop - aligned.first] for name, field in fields.items()}
     rows["condition"] = condition.astype(np.int32)
     kept = _kept(runs)

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.resampling import Resampling
+from outofcore.domains.neural.roles import SERIES
 from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
 from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
 from outofcore.store.codecs import CodecName
@@ -146,7 +147,7 @@ class SourceSection(Section):
             raise ValueError("repeats expects one response per frame: leave out names.frame and bin_width")
         if self.first_frame and self.names.frame is None:
             raise ValueError("first_frame is the first number in names.frame, which is null")
-        timed = [name for name in ("frame_times", "sample_times", "behavior_times") if getattr(self.names, name)]
+        timed = [role.times for role in SERIES if getattr(self.names, role.times)]
         if self.bin_width is None and (timed or self.names.spike_times is not None):
             raise ValueError(f"names.{(timed or ['spike_times'])[0]} is a clock of its own: set bin_width, in seconds")
         return self

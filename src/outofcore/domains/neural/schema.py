@@ -8,6 +8,7 @@ from typing import Any
 from outofcore.domains.neural.dtypes import stored_as
 from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.formats import FORMATS
+from outofcore.domains.neural.roles import COVARIATES
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
 from outofcore.errors import RawInputError
@@ -65,8 +66,11 @@ def session_schema(session: Session, survey: SessionSurvey, source: SourceSectio
     ]
     if source.names.stimulus is None:
         del rows[0]
-    if survey.behaviors:
-        rows.append(Field(name="behavior", dtype="float32", shape=(survey.behaviors,), doc="behaviour in this bin"))
+    rows += [
+        Field(name=role.field, dtype="float32", shape=(columns,), doc=f"{role.noun.removeprefix('the ')} in this bin")
+        for role in COVARIATES
+        if (columns := survey.covariates.get(role.field))
+    ]
     rows.append(
         Field(name="condition", dtype="int32", doc="equal where repeats show the same bin; -1: no repeat", fill=-1)
     )
@@ -84,7 +88,7 @@ def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) 
         "bins": survey.bins,
         "bins_in_trials": int((survey.trials.stop - survey.trials.start).sum()),
         "neurons": survey.neurons,
-        "behaviors": survey.behaviors,
+        "behaviors": survey.covariates.get("behavior", 0),
         "frame_shape": list(survey.frame_shape),
         "conditions": survey.trials.conditions,
         "trials": len(survey.trials),

@@ -16,15 +16,13 @@ from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUn
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, unread
+from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SPIKES, Role
 from outofcore.domains.neural.sessions import Session, open_recording
 from outofcore.domains.neural.spikes import SpikeOwners, Spikes, find_spikes
 from outofcore.domains.neural.unit_table import Units, find_units
 
 OWN_UNIT = "source.time_unit is not the unit of the file"
 UNIT_OF_FORMAT = "the times of this format are in {}, and those of this file are not: correct them in the file"
-
-Entry = Literal["frame", "sample", "behavior", "spike"]
-NOUNS = {"frame": "the stimulus", "sample": "the responses", "behavior": "the behaviour", "spike": "the spikes"}
 
 NO_FRAMES = RecordedArray((0, 0), np.dtype(np.uint8), lambda start, stop: np.empty((stop - start, 0), np.uint8))
 NO_CLOCK = RecordedArray((0,), TIME, lambda start, stop: np.empty(stop - start, TIME))
@@ -37,6 +35,7 @@ MOST_ENTRY_BYTES = 1 << 28
 class Track:
     """Samples with their clock."""
 
+    role: Role
     array: RecordedArray  # time first
     clock: RecordedArray | None  # nanoseconds; None if a sample is a bin
     count: int  # samples with both a value and a time
@@ -49,13 +48,10 @@ class Streams:
     session: Session
     frames: RecordedArray  # the pictures, time (or number) first; of no pixels where there is no stimulus
     frame_shape: tuple[int, ...]  # before any transform
-    shown: Track  # what was on screen: pictures in order of time, or their numbers if ``indexed``
-    entry: Entry  # of ``shown``: without a stimulus that is the responses or behaviour, empty if there are spikes alone
-    indexed: bool
-    samples: Track | None  # responses (samples, neurons) or (samples,); None if there are spikes
+    tracks: Mapping[str, Track]  # by stream, ``shown`` first; besides it (samples, columns) or (samples,)
+    indexed: bool  # ``shown`` has numbers of pictures
     spikes: Spikes | None
     units: Units | None  # neurons that were chosen
-    behavior: Track | None  # (samples, variables) or (samples,)
     valid: RecordedArray | None  # response mask
     trial: RecordedArray | None
     repeat: RecordedArray | None
@@ -70,26 +66,37 @@ class Streams:
     def neurons(self) -> int:
         if self.spikes is not None:
             return self.spikes.neurons
-        assert self.samples is not None
-        return self.samples.array.columns
+        return self.tracks["samples"].array.columns
+
+    @property
+    def shown(self) -> Track:
+        """What the bins follow: pictures in order of time, or their numbers; without a stimulus the first series.
+
+        It is empty if there are spikes alone.
+        """
+        return self.tracks["shown"]
+
+    @property
+    def entry(self) -> str:
+        """What an entry of ``shown`` is called."""
+        return self.shown.role.entry
+
+    @property
+    def others(self) -> list[Track]:
+        """The tracks but ``shown``, which without a stimulus is one of them."""
+        return [track for stream, track in self.tracks.items() if stream != "shown"]
 
     @property
     def tables(self) -> dict[str, RecordedArray]:
         """Arrays with an entry per sample or bin, by field of ``names``."""
-        tracks = {"responses": self.samples, "behavior": self.behavior}
-        arrays = {field: track.array for field, track in tracks.items() if track is not None}
+        arrays = {track.role.field: track.array for track in self.others}
         return arrays if self.valid is None else arrays | {"valid": self.valid}
 
     @property
     def valid_like(self) -> Literal["samples", "shown"]:
         """The stream whose clock the mask shares."""
-        shared = self.valid and self.samples and self.valid.shape[0] == self.samples.array.shape[0]
-        return "samples" if shared else "shown"
-
-    @property
-    def behaviors(self) -> int:
-        """Number of behaviour variables, or 0."""
-        return self.behavior.array.columns if self.behavior is not None else 0
+        samples = self.tracks.get("samples")
+        return "samples" if self.valid and samples and self.valid.shape[0] == samples.array.shape[0] else "shown"
 
 
 def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Streams:
@@ -111,7 +118,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
     names = source.names
     by_trial = find_trial_arrays(recording, source)
     arrays = by_trial.arrays if by_trial is not None else {}
-    frames, shape, shown = NO_FRAMES, NO_FRAMES.shape[1:], None
+    frames, shape, tracks = NO_FRAMES, NO_FRAMES.shape[1:], dict[str, Track]()
     if names.stimulus is not None:
         frames = arrays.get("stimulus") or find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
         shape = _frame_shape(frames, source)
@@ -120,32 +127,30 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
             array = arrays.get("frame") or find_vector(recording, "frame", names.frame)
         elif source.repeats is not None:
             array = _repeated(frames.shape[0], source.repeats)
-        shown = _track(recording, array, names.frame or names.stimulus, "frame_times", source)
-    samples = _samples(recording, "responses", "sample_times", source, arrays)
-    behavior = _samples(recording, "behavior", "behavior_times", source, arrays)
-    valid = _table(recording, "valid", source, arrays)
-    if samples is None:
+        tracks["shown"] = _track(recording, array, names.frame or names.stimulus, FRAMES, source)
+    for role in (RESPONSES, *COVARIATES):
+        table = _table(recording, role.field, source, arrays)
+        if table is not None:
+            tracks[role.stream] = _track(recording, table, getattr(names, role.field), role, source)
+    valid, spikes = _table(recording, "valid", source, arrays), None
+    if names.responses is None:
         spikes = find_spikes(recording, source, labels)
         units = spikes.units
     else:
-        spikes, neurons, responses = None, samples.array.columns, names.responses or ""
+        samples, responses = tracks["samples"], names.responses
+        neurons = samples.array.columns
         units = find_units(source, neurons, lambda column: recording.column(responses, column))
         if units is not None:
-            samples = replace(samples, array=columns_of(samples.array, units.rows))
+            tracks["samples"] = replace(samples, array=columns_of(samples.array, units.rows))
             valid = valid if valid is None or valid.columns != neurons else columns_of(valid, units.rows)
-    clocks: dict[Entry, Track | None] = {"frame": shown, "sample": samples, "behavior": behavior}
-    entry: Entry = next((each for each, track in clocks.items() if track is not None), "spike")
     streams = Streams(
         session=session,
         frames=frames,
         frame_shape=shape,
-        shown=clocks.get(entry) or Track(NO_FRAMES, NO_CLOCK, 0),
-        entry=entry,
+        tracks={"shown": next(iter(tracks.values()), Track(SPIKES, NO_FRAMES, NO_CLOCK, 0))} | tracks,
         indexed=names.frame is not None or source.repeats is not None,
-        samples=samples,
         spikes=spikes,
         units=units,
-        behavior=behavior,
         valid=valid,
         trial=find_array(recording, "trial", names.trial) if names.trial is not None else None,
         repeat=arrays.get("repeat")
@@ -167,7 +172,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
 
 def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
     """Reject one array for all trials next to arrays by trial, unless each of its entries surely belongs to one."""
-    shown = {"frame": streams.shown.array} if streams.entry == "frame" else {}
+    shown = {"frame": streams.shown.array} if streams.shown.role == FRAMES else {}
     for field, array in (shown | streams.tables).items():
         if field in by_trial.arrays or (field == "frame" and "stimulus" in by_trial.arrays):
             continue
@@ -184,7 +189,7 @@ def _check_axes(streams: Streams) -> None:
     frames = streams.shown.count
     for field, array in streams.tables.items():
         if array.shape[0] != frames and frames in array.shape[1:]:
-            message = f"names.{field} has {array.shape[0]} entries along time, {NOUNS[streams.entry]} {frames}"
+            message = f"names.{field} has {array.shape[0]} entries along time, {streams.shown.role.noun} {frames}"
             raise SessionError(_turned(message, array, frames, field), reason="wrong_shape")
 
 
@@ -256,30 +261,23 @@ def _table(
     return array
 
 
-def _samples(
-    recording: Recording, field: str, times: str, source: SourceSection, arrays: Mapping[str, RecordedArray]
-) -> Track | None:
-    array = _table(recording, field, source, arrays)
-    return None if array is None else _track(recording, array, getattr(source.names, field), times, source)
-
-
-def _track(recording: Recording, array: RecordedArray, name: str, field: str, source: SourceSection) -> Track:
-    """An array with its clock: the one that ``names.<field>`` means, or the format's own."""
-    clock, times = None, getattr(source.names, field)
+def _track(recording: Recording, array: RecordedArray, name: str, role: Role, source: SourceSection) -> Track:
+    """An array with its clock: the one that ``names`` has for its role, or the format's own."""
+    clock, times = None, getattr(source.names, role.times)
     if times is not None:
-        clock = listed_clock(find_vector(recording, field, times), recording.unit or source.time_unit)
+        clock = listed_clock(find_vector(recording, role.times, times), recording.unit or source.time_unit)
     elif "*" not in name:
         clock = recording.clock(name, array.shape[0])
     if clock is None and source.bin_width is not None:
         raise SessionError(
-            f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a bin, "
-            "set source.bin_width to null",
+            f"names.{role.times} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a "
+            "bin, set source.bin_width to null",
             reason="missing_field",
         )
     if clock is not None and 2 * min(array.shape[0], clock.shape[0]) < max(array.shape[0], clock.shape[0]):
         message = f"{name!r} has {array.shape[0]} entries along time, its clock {clock.shape[0]}"
         raise SessionError(_turned(message, array, clock.shape[0], name), reason="unequal_length")
-    return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))
+    return Track(role, array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))
 
 
 def _turned(message: str, array: RecordedArray, expected: int, name: str) -> str:

@@ -17,10 +17,11 @@ from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
 from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
+from outofcore.domains.neural.roles import COVARIATES, FRAMES, SPIKES
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
-from outofcore.domains.neural.streams import NOUNS, OWN_UNIT, Streams, Track, open_streams
+from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials, has_intervals, trial_times
 from outofcore.domains.neural.unit_table import Units
@@ -56,7 +57,7 @@ class SessionSurvey:
     complete: int  # bins that every array has, if a bin is a frame; else ``bins``
     frame_shape: tuple[int, ...]  # as stored
     neurons: int
-    behaviors: int
+    covariates: Mapping[str, int]  # number of columns, by name
     trials: Trials
     rejects: tuple[Reject, ...]  # trials without bins, and entries without times
     counts: Mapping[str, int]  # metrics known so far
@@ -94,20 +95,18 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
                 reason="unequal_length",
             )
     else:
-        if streams.entry == "spike" and streams.spikes is not None:
+        if streams.shown.role == SPIKES and streams.spikes is not None:
             facts = streams.spikes.span(source.bin_width * 1e9, trial_times(streams))
             _check_span(facts, "spike", streams.unit_advice)
         else:
-            facts = _clock(streams.shown, streams.entry, counts, untimed, streams.unit_advice)
+            facts = _clock(streams.shown, counts, untimed, streams.unit_advice)
         clock = _bin_clock(facts, streams, source.bin_width)
         bins = complete = clock.bins
         longest = {"shown": _longest(facts, clock)}
-        for name, track in (("samples", streams.samples), ("behavior", streams.behavior)):
-            if track is not None:
-                same = track is streams.shown
-                other = facts if same else _clock(track, name.removesuffix("s"), counts, untimed, streams.unit_advice)
-                _overlap(facts, other, name, streams)
-                longest[name] = _longest(other, clock)
+        for track in streams.others:
+            other = facts if track is streams.shown else _clock(track, counts, untimed, streams.unit_advice)
+            _overlap(facts, other, track.role.stream, streams)
+            longest[track.role.stream] = _longest(other, clock)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
         raise SessionError("holds no bin: the stimulus or the responses are empty", reason="empty")
@@ -120,7 +119,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         complete,
         frame_shape,
         streams.neurons,
-        streams.behaviors,
+        {role.field: streams.tracks[role.stream].array.columns for role in COVARIATES if role.stream in streams.tracks},
         trials,
         (*untimed, *rejects),
         counts,
@@ -132,8 +131,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
 
 
 def _lengths(streams: Streams) -> list[int]:
-    lengths = [streams.shown.count]
-    lengths += [track.count for track in (streams.samples, streams.behavior) if track is not None]
+    lengths = [track.count for track in streams.tracks.values()]
     lengths += [streams.valid.shape[0]] if streams.valid is not None else []
     if streams.trial is not None and not has_intervals(streams.trial):
         lengths.append(int(np.prod(streams.trial.shape)))
@@ -145,23 +143,24 @@ def _same_clock(streams: Streams) -> None:
     if streams.shown.clock is None:
         return
     first = examine(streams.shown.clock)
-    for name, track in (("responses", streams.samples), ("behavior", streams.behavior)):
-        if track is None or track is streams.shown or track.clock is None:
+    for track in streams.others:
+        if track is streams.shown or track.clock is None:
             continue
         other = examine(track.clock)
         drift = abs(first.step - other.step) * first.count
         if abs(first.first - other.first) > first.step // 2 or drift > first.step:
             raise SessionError(
-                f"{NOUNS[streams.entry]} and {name} are on clocks of their own (a {streams.entry} every "
+                f"{streams.shown.role.noun} and {track.role.field} are on clocks of their own (a {streams.entry} every "
                 f"{first.step} ns from {first.first} ns, a sample every {other.step} ns from {other.first} ns): set "
                 "source.bin_width",
                 reason="clocks_differ",
             )
 
 
-def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject], advice: str) -> ClockFacts:
+def _clock(track: Track, counts: dict[str, int], untimed: list[Reject], advice: str) -> ClockFacts:
     """Facts of a clock, which must be usable."""
     assert track.clock is not None
+    name = track.role.entry
     facts = examine(track.clock, track.count)
     entries, alone = track.array.shape[0], track.clock.shape[0] - track.count
     without = facts.invalid + entries - track.count
@@ -196,7 +195,7 @@ def _check_span(facts: ClockFacts, name: str, advice: str) -> None:
 
 def _bin_clock(facts: ClockFacts, streams: Streams, bin_width: float) -> BinClock:
     width, entry, advice = bin_width * 1e9, streams.entry, streams.unit_advice
-    if entry == "frame" and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
+    if streams.shown.role == FRAMES and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
         raise SessionError(
             f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
             f"{int(width // max(facts.step, 1))} frames: {advice}, or "
@@ -222,7 +221,7 @@ def _longest(facts: ClockFacts, clock: BinClock) -> int:
 def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) -> None:
     if other.last < facts.first or other.first > facts.last:
         first = f"{streams.entry}s"
-        if streams.entry == "spike":
+        if streams.shown.role == SPIKES:
             first = "trials" if streams.trial is not None else "obs_intervals"
         raise SessionError(
             f"{first} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
@@ -258,7 +257,7 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
         untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
     last = max(each.last for each in timed)
-    if streams.entry == "spike":
+    if streams.shown.role == SPIKES:
         _overlap(
             frames, ClockFacts(0, 0, min(each.first for each in timed), last, 0, ascending=True), "spikes", streams
         )
@@ -286,8 +285,8 @@ def _reach(facts: Sequence[ClockFacts]) -> int:
 def _fingerprint(streams: Streams, bins: int) -> bytes:
     """Digest of what distinguishes sessions: size and the beginning of the responses."""
     digest = hashlib.blake2b(repr((bins, streams.neurons, streams.frame_shape)).encode(), digest_size=16)
-    if streams.samples is not None:
-        array = streams.samples.array
+    if "samples" in streams.tracks:
+        array = streams.tracks["samples"].array
         rows = max(1, 65_536 // max(1, streams.neurons * array.dtype.itemsize))
         digest.update(np.ascontiguousarray(readable(array, 0, min(rows, array.shape[0]))[0]).tobytes())
     else:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from outofcore.domains.neural.params import NeuralSection, TensorSection
+from outofcore.domains.neural.roles import COVARIATES
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.reading import Draws
 
@@ -66,8 +67,7 @@ def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) ->
     fields = ["robs", "dfs", "condition"]
     if source["names"]["stimulus"] is not None:
         fields.insert(0, "stim")
-    if source["names"]["behavior"] is not None:
-        fields.append("behavior")
+    fields += [role.field for role in COVARIATES if source["names"].get(role.field) is not None]
     bfloat16, uint16 = source["stimulus_dtype"] == "bfloat16", source["response_dtype"] == "uint16"
     return NeuralReading(section.tensors, tuple(fields), bfloat16=bfloat16, uint16=uint16)
 

@@ -21,6 +21,7 @@ from outofcore.domains.neural.clocks import (
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, RecordedArray, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
+from outofcore.domains.neural.roles import SPIKES
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.raw.unit import KEY_BYTES, Reject
 
@@ -144,7 +145,7 @@ def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
 
 def _labelled(streams: Streams, labels: RecordedArray, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by a label per frame: stretches of equal, non-negative labels."""
-    if streams.entry == "spike":
+    if streams.shown.role == SPIKES:
         raise SessionError(
             f"names.trial: expected (trials, 2) start and stop times, as spikes have no frame, got {labels.shape}",
             reason="wrong_shape",
@@ -203,7 +204,7 @@ def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> I
         centres = (clock.edges_of(found.start) + clock.edges_of(found.start + 1)) // 2
         # The last frame before the next nanosecond is the last at or before this one.
         chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
-    if count <= int(chosen.max(initial=0)) or (streams.entry == "spike" and count != found.total):
+    if count <= int(chosen.max(initial=0)) or (streams.shown.role == SPIKES and count != found.total):
         raise SessionError(
             f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}",
             reason="unequal_length",

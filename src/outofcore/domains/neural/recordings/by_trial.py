@@ -15,6 +15,7 @@ import numpy as np
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, flat, identify, part
 from outofcore.domains.neural.recordings.recording import Recording, checked, joined, matching, missing
+from outofcore.domains.neural.roles import COVARIATES, RESPONSES
 from outofcore.raw.files import natural_order
 from outofcore.raw.unit import Reject
 
@@ -48,7 +49,7 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
     names = source.names
     found: dict[str, dict[Key, RecordedArray | Reject]] = {}
     shown = "frame" if names.frame is not None else "stimulus" if source.repeats is None else "responses"
-    for field in dict.fromkeys((shown, "responses", "behavior", "valid", "repeat")):
+    for field in dict.fromkeys((shown, *(role.field for role in (RESPONSES, *COVARIATES)), "valid", "repeat")):
         name = getattr(names, field)
         each = None if name is None else _by_key(recording, field, name, getattr(source.time_axis, field, 0))
         if each is not None:
