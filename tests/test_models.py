@@ -174,7 +174,7 @@ def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -
         corner = torch.rot90(planes[:, :, :9, :9], turns, (2, 3))
         planes[:, :, :9, :9] = corner.mT if mirrored else corner
         with torch.no_grad():
-            turned = model.task.predict({**batch, "planes": planes}).double().softmax(1)
+            turned = model.task.predict({**batch, "planes": planes})[0].double().softmax(1)
         board = turned[:, :361].reshape(-1, 19, 19)
         corner = board[:, :9, :9].mT if mirrored else board[:, :9, :9]
         board[:, :9, :9] = torch.rot90(corner, -turns, (1, 2)).clone()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 import torch
@@ -14,17 +12,14 @@ from outofcore.domains.task import Batch
 
 COUNTS = np.array([5, 0, 9, 1, 1, 1, 1], np.int64)
 TARGET, NUMBER = torch.tensor([2, 0, 6, 1]), torch.tensor([0, 9, 10, 9999])
+BATCH = {"target": TARGET, "number": NUMBER}
 
 
 class Prediction(MovePrediction):
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+    target, number, cross_entropy, outcomes = "target", "number", "loss", ()
 
-    def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        return self.count_hits(batch["logits"], TARGET, NUMBER)
-
-    def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        return accuracies(sums)
+    def predict(self, batch: Batch) -> tuple[Tensor, ...]:
+        return (batch["logits"],)
 
 
 @pytest.fixture
@@ -35,7 +30,7 @@ def task() -> Prediction:
 def test_hits_are_counted_by_bins_of_moves(task: Prediction) -> None:
     logits = torch.eye(7)[[2, 1, 6, 1]]
     logits[1, 0] = 0.5
-    sums = task.evaluate({"logits": logits})
+    sums = task.evaluate({"logits": logits, **BATCH})
     assert sums["positions"].tolist() == [2, 1, *[0] * (BINS - 3), 1]
     assert accuracies(sums) == {"top1": 0.75, "top1_most_frequent": 0.25, "top5": 1.0, "top5_most_frequent": 0.5}
     rows = list(task.accuracy_by_bin(sums))
@@ -45,7 +40,7 @@ def test_hits_are_counted_by_bins_of_moves(task: Prediction) -> None:
 
 
 def test_the_loss_of_the_frequencies_is_smoothed_by_one(task: Prediction) -> None:
-    sums = task.evaluate({"logits": torch.zeros(4, 7)})
+    sums = task.evaluate({"logits": torch.zeros(4, 7), **BATCH})
     expected = -np.log((COUNTS + 1) / (COUNTS + 1).sum())[TARGET].sum()
     assert float(sums["surprise"]) == pytest.approx(expected, rel=1e-5)
     assert float(sums["policy_loss"]) == pytest.approx(4 * np.log(7), rel=1e-5)
@@ -55,5 +50,5 @@ def test_the_baseline_is_stored_with_the_model(task: Prediction) -> None:
     loaded = Prediction(np.zeros_like(COUNTS), 10)
     loaded.load_state_dict(task.state_dict())
     logits = torch.zeros(4, 7)
-    for name, value in task.evaluate({"logits": logits}).items():
-        assert torch.equal(loaded.evaluate({"logits": logits})[name], value), name
+    for name, value in task.evaluate({"logits": logits, **BATCH}).items():
+        assert torch.equal(loaded.evaluate({"logits": logits, **BATCH})[name], value), name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outofcore.domains.task import Task
+from outofcore.domains.task import Batch, Task
 
 BINS = 16
 """Figures are counted in bins of moves; the last bin is open."""
@@ -18,12 +20,39 @@ BINS = 16
 _TOP = 5
 
 
+class Outcome(NamedTuple):
+    """Part of how a game ends that a network expects: a number (batch,), NaN in a batch where it is unknown."""
+
+    name: str  # in a batch
+    figure: str  # of its mean error
+    error: Callable[..., Tensor] = functional.mse_loss  # of the figure
+    loss: Callable[..., Tensor] = functional.mse_loss  # that is trained
+    unit: float = 1.0  # of the loss
+
+
 class MovePrediction(Task):
-    """A task with a distribution over moves; its baseline is how often each move was played in the train split."""
+    """Predict the move played, and the outcomes.
+
+    The loss of a position is the cross-entropy of the move plus the losses of the outcomes, 0 where one is unknown. The
+    baselines are how often each move was played in the train split, and ``value_mean``, else 0, for each outcome.
+
+    Attributes
+    ----------
+    target, number
+        Names in a batch of the class of the move, and of the preceding moves.
+    cross_entropy
+        The figure of the cross-entropy.
+    outcomes
+        What :meth:`predict` returns after the logits; a network may have none of them.
+    """
 
     shares = ("top1", "top5", "winner")
+    target: ClassVar[str]
+    number: ClassVar[str]
+    cross_entropy: ClassVar[str]
+    outcomes: ClassVar[tuple[Outcome, ...]]
 
-    def __init__(self, frequencies: npt.NDArray[np.int64], moves_per_bin: int) -> None:
+    def __init__(self, frequencies: npt.NDArray[np.int64], moves_per_bin: int, value_mean: float | None = None) -> None:
         super().__init__()
         self.moves_per_bin = moves_per_bin
         counts = torch.from_numpy(frequencies)
@@ -32,15 +61,31 @@ class MovePrediction(Task):
         # Saved with the weights: a model that is loaded without its store still states its baseline.
         self.register_buffer("surprise", surprise.float())
         self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:_TOP])
+        self.register_buffer("value_mean", None if value_mean is None else torch.tensor(value_mean))
         self.surprise: Tensor
         self.frequent: Tensor
+        self.value_mean: Tensor | None
 
-    def count_hits(self, logits: Tensor, target: Tensor, number: Tensor) -> dict[str, Tensor]:
-        """Counts per bin (16,), and summed losses of the model and the frequencies.
+    @abstractmethod
+    def predict(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Logits (batch, classes) float32, and the expected outcomes (batch,) float32."""
 
-        ``logits`` (batch, classes), ``target`` (batch,) classes, ``number`` (batch,) preceding moves.
-        """
-        bins = (number // self.moves_per_bin).clamp(0, BINS - 1).long()
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits, *expected = self.predict(batch)
+        loss = functional.cross_entropy(logits, batch[self.target], reduction="sum")
+        for outcome, value in zip(self.outcomes, expected, strict=False):
+            wanted = batch[outcome.name] / outcome.unit
+            loss = loss + outcome_error(value / outcome.unit, wanted, outcome.loss)
+        return loss, torch.tensor(len(logits))
+
+    def evaluate(self, batch: Batch) -> dict[str, Tensor]:
+        """:meth:`sums` of what is predicted."""
+        return self.sums(batch, *self.predict(batch))
+
+    def sums(self, batch: Batch, logits: Tensor, *expected: Tensor) -> dict[str, Tensor]:
+        """Counts per bin of moves (16,), and summed errors of the model and the baselines."""
+        target = batch[self.target]
+        bins = (batch[self.number] // self.moves_per_bin).clamp(0, BINS - 1).long()
         best = logits.topk(_TOP).indices
         hits = {
             "top1": best[:, 0] == target,
@@ -48,12 +93,43 @@ class MovePrediction(Task):
             "frequent1": target == self.frequent[0],
             "frequent5": (target[:, None] == self.frequent).any(1),
         }
-        return {
+        sums = {
             "positions": torch.bincount(bins, minlength=BINS),
             **{name: torch.bincount(bins[hit], minlength=BINS) for name, hit in hits.items()},
             "policy_loss": functional.cross_entropy(logits, target, reduction="sum"),
             "surprise": self.surprise[target].sum(),
         }
+        for outcome, value in zip(self.outcomes, expected, strict=False):
+            wanted = batch[outcome.name]
+            constant = value.new_zeros(()) if self.value_mean is None else self.value_mean
+            sums |= {
+                f"{outcome.name}s": (~wanted.isnan()).sum(),
+                outcome.figure: outcome_error(value, wanted, outcome.error),
+                f"{outcome.figure}_constant": outcome_error(constant.expand_as(value), wanted, outcome.error),
+            }
+        return sums
+
+    def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """Accuracies as shares of the positions, cross-entropy in nats, and mean errors of the outcomes where known.
+
+        ``_most_frequent`` is that of always predicting the most frequent moves of the train split, ``_frequencies`` the
+        cross-entropy of its frequencies, ``_constant`` the error of the mean value, or of 0.
+        """
+        count = float(sums["positions"].sum())
+        figures = {
+            **accuracies(sums),
+            self.cross_entropy: float(sums["policy_loss"]) / count,
+            f"{self.cross_entropy}_frequencies": float(sums["surprise"]) / count,
+        }
+        for outcome in self.outcomes:
+            if known := float(sums.get(f"{outcome.name}s", 0)):
+                figures |= {name: float(sums[name]) / known for name in (outcome.figure, f"{outcome.figure}_constant")}
+        return {**figures, **self.further_figures(sums), "positions": count}
+
+    def further_figures(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """What a game states in addition."""
+        del sums
+        return {}
 
     def accuracy_by_bin(self, sums: Mapping[str, Tensor]) -> Iterator[tuple[int, float, dict[str, float]]]:
         """First move of each bin that has positions, their number, and the accuracies."""

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies, outcome_error
+from outofcore.domains.boards.policy import BINS, MovePrediction, Outcome, accuracies
 from outofcore.domains.chess.codes import CHESS960
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import ELO_BINS, ELO_PER_BIN, Network, elo_bins
@@ -87,21 +86,17 @@ def planned_task(section: Any, schemas: Mapping[str, Schema]) -> ChessTask:
 
 
 class ChessTask(MovePrediction):
-    """Policy and value of a position.
-
-    The loss of a position is the cross-entropy of the move played plus the squared error of the value, which is 0 where
-    the value is unknown (NaN). With the mask of legal moves in the tensors, other moves get no probability.
-    """
+    """Policy and value of a position; with the mask of legal moves in the tensors, others get no probability."""
 
     columns = ("white_elo", "black_elo")
     headline = ("top1", "top1_most_frequent", "top5", "policy_loss", "value_loss")
+    target, number, cross_entropy = "target", "ply", "policy_loss"
+    outcomes = (Outcome("value", "value_loss"),)
 
     def __init__(self, section: TensorSection, size: tuple[int, int], baseline: Baseline) -> None:
-        super().__init__(baseline.move_counts, PLIES_PER_BIN)
+        super().__init__(baseline.move_counts, PLIES_PER_BIN, baseline.value_mean)
         self.section = section
         self.network = Network(section.planes, size, vocabulary(section.targets), elo=section.elo)
-        self.register_buffer("value_mean", torch.tensor(baseline.value_mean, dtype=torch.float32))
-        self.value_mean: Tensor
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
         """The side to move in addition."""
@@ -116,60 +111,28 @@ class ChessTask(MovePrediction):
             logits = logits.masked_fill(~batch["legal"], torch.finfo(logits.dtype).min)
         return logits, value.float()
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Summed cross-entropy of the moves plus squared error of the results, and the number of positions."""
-        logits, value = self.predict(batch)
-        policy = functional.cross_entropy(logits, batch["target"], reduction="sum")
-        return policy + outcome_error(value, batch["value"]), torch.tensor(len(value))
+    def sums(self, batch: Batch, logits: Tensor, *expected: Tensor) -> dict[str, Tensor]:
+        """Counts in bins of Elo (40,) too, if the batch has ``white_elo``, ``black_elo`` and ``to_move``."""
+        sums, target = super().sums(batch, logits, *expected), batch["target"]
+        if {*self.columns, "to_move"} <= batch.keys():
+            bins = elo_bins(torch.where(batch["to_move"] == 0, batch["white_elo"], batch["black_elo"]))
+            hits = {
+                "elo": torch.ones_like(target, dtype=torch.bool),
+                "elo_top1": logits.argmax(1) == target,
+                "elo_frequent1": target == self.frequent[0],
+            }
+            sums |= {name: torch.bincount(bins[hit], minlength=ELO_BINS) for name, hit in hits.items()}
+        return sums
 
-    def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Counts in bins of ten half-moves (16,) and of Elo (40,), and summed losses of the model and the baselines.
-
-        Those of Elo are missing where the batch has no ``white_elo``, ``black_elo`` and ``to_move``.
-        """
-        logits, value = self.predict(batch)
-        known = ~batch["value"].isnan()
-        return {
-            **self.count_hits(logits, batch["target"], batch["ply"]),
-            **(self._hits_by_elo(logits, batch) if {*self.columns, "to_move"} <= batch.keys() else {}),
-            "values": known.sum(),
-            "value_loss": outcome_error(value, batch["value"]),
-            "constant_loss": outcome_error(self.value_mean.expand_as(value), batch["value"]),
-        }
-
-    def _hits_by_elo(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        elo = torch.where(batch["to_move"] == 0, batch["white_elo"], batch["black_elo"])
-        bins = elo_bins(elo)
-        target = batch["target"]
-        hits = {
-            "": torch.ones_like(target, dtype=torch.bool),
-            "_top1": logits.argmax(1) == target,
-            "_frequent1": target == self.frequent[0],
-        }
-        return {f"elo{name}": torch.bincount(bins[hit], minlength=ELO_BINS) for name, hit in hits.items()}
-
-    def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Accuracies as shares of the positions; losses as means, the policy's in nats.
-
-        ``top1_most_frequent`` and ``top5_most_frequent`` are accuracies of always predicting the most frequent moves of
-        the train split, ``policy_loss_frequencies`` is the cross-entropy of its frequencies, ``value_loss_constant``
-        the squared error of its mean value; without a known value both are missing.
-        """
-        count, values = float(sums["positions"].sum()), float(sums["values"])
-        figures = {
-            **accuracies(sums),
-            "policy_loss": float(sums["policy_loss"]) / count,
-            "policy_loss_frequencies": float(sums["surprise"]) / count,
-        }
-        if values:
-            figures["value_loss"] = float(sums["value_loss"]) / values
-            figures["value_loss_constant"] = float(sums["constant_loss"]) / values
+    def further_figures(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """Accuracies by phase of the game."""
+        figures = {}
         for phase, bins in PHASES.items():
             if sums["positions"][bins].sum() > 0:
                 shares = accuracies(sums, bins)
                 figures[f"top1_{phase}"] = shares["top1"]
                 figures[f"top1_{phase}_most_frequent"] = shares["top1_most_frequent"]
-        return {**figures, "positions": count}
+        return figures
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``accuracy_by_ply`` and ``accuracy_by_elo``: per ten half-moves of the game, and per 100 Elo of the mover.

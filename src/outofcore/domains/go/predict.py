@@ -40,7 +40,7 @@ def predict(task: Task, batch: Batch) -> dict[str, Tensor]:
     sums: list[Tensor] = []
     for symmetry in range(SYMMETRIES):
         shown = padded.gather(2, source[:, symmetry, None].to(task.device).expand(-1, planes.shape[1], -1))
-        logits, *outcome = task.outputs({**batch, "planes": shown.reshape(planes.shape)})
+        logits, *outcome = task.predict({**batch, "planes": shown.reshape(planes.shape)})
         there = target[:, symmetry].to(task.device)
         outputs = [logits.softmax(1).gather(1, torch.where(there == OFF_BOARD, points, there)), *outcome]
         sums = [one + other for one, other in zip(sums, outputs, strict=True)] if sums else outputs

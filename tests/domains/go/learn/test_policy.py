@@ -92,7 +92,7 @@ def test_no_move_outside_the_board(store: Store, store_section: GoSection) -> No
     small = batch["on_board"].sum((1, 2)) == 81
     assert small.any()
     with torch.no_grad():
-        shares = task.predict(batch)[small].softmax(1)[:, :-1].reshape(-1, 19, 19)
+        shares = task.predict(batch)[0][small].softmax(1)[:, :-1].reshape(-1, 19, 19)
     assert float(shares[:, 9:].max()) == 0.0
     assert float(shares[:, :, 9:].max()) == 0.0
 
@@ -142,7 +142,7 @@ def test_predictions_are_averaged_over_the_symmetries_and_turn_with_the_board(
         torch.testing.assert_close(turned, predictions[0]["move"] * on_board, atol=1e-6, rtol=1e-4)
         torch.testing.assert_close(predictions[symmetry]["value"], predictions[0]["value"])
         torch.testing.assert_close(predictions[symmetry]["score"], predictions[0]["score"])
-        alone += task.predict(batches[symmetry]).softmax(1).gather(1, there) * on_board / 8
+        alone += task.predict(batches[symmetry])[0].softmax(1).gather(1, there) * on_board / 8
     torch.testing.assert_close(alone, predictions[0]["move"], atol=1e-6, rtol=1e-4)
     torch.testing.assert_close(predictions[0]["move"].sum(1), torch.ones(len(index)))
 
@@ -152,7 +152,7 @@ def test_the_outcome_is_learnt_where_it_is_known(store: Store, store_section: Go
     rows = {name: store.rows("train")[name].read()[:3] for name in reading.fields}
     known = {"winner": np.array([1, -1, 0]), "result": np.array([1, 2, 0]), "margin": np.array([4.5, np.nan, np.nan])}
     batch = reading({**rows, **known}, np.zeros(3, np.uint64))
-    _, value, score = (each.detach().numpy() for each in task.outputs(batch))
+    _, value, score = (each.detach().numpy() for each in task.predict(batch))
     sums = {name: float(total.detach().sum()) for name, total in task.evaluate(batch).items()}
     sign = 1 - 2 * rows["state"][:, 0].astype(np.float64)
     wanted = sign[:2] * [1, -1]
@@ -166,5 +166,5 @@ def test_the_outcome_is_learnt_where_it_is_known(store: Store, store_section: Go
     assert figures["score_error_constant"] == 4.5
     off = abs(score[0] - sign[0] * 4.5) / 20
     huber = off**2 / 2 if off < 1 else off - 0.5
-    policy = -task.predict(batch).detach().log_softmax(1)[torch.arange(3), batch["move"]].sum()
+    policy = -task.predict(batch)[0].detach().log_softmax(1)[torch.arange(3), batch["move"]].sum()
     assert float(task.loss(batch)[0].detach()) == pytest.approx(float(policy) + sums["value_loss"] + huber, rel=1e-5)

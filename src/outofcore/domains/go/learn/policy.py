@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.boards.policy import MovePrediction, accuracies, outcome_error
+from outofcore.domains.boards.policy import MovePrediction, Outcome
 from outofcore.domains.boards.tower import outcome_head, pooled, residual_blocks
 from outofcore.domains.go.tensors import GLOBALS, GoReading, planes
 from outofcore.domains.task import Batch
@@ -86,13 +86,14 @@ class PolicyNetwork(nn.Module):
 
 
 class PolicyTask(MovePrediction):
-    """Predict the next move: cross-entropy over all points and the pass; with ``value``, the result and the score too.
-
-    Their losses are the squared error of the value, and Huber's of the score in units of 20 points; each is 0 where
-    it is unknown.
-    """
+    """Predict the next move, over all points and the pass; with ``value``, the result and the score in points too."""
 
     headline = ("top1", "top1_most_frequent", "top5", "loss", "loss_frequencies")
+    target, number, cross_entropy = "move", "number", "loss"
+    outcomes = (
+        Outcome("value", "value_loss"),
+        Outcome("score", "score_error", functional.l1_loss, functional.huber_loss, POINTS),
+    )
 
     def __init__(self, reading: GoReading, size: tuple[int, int], frequencies: npt.NDArray[np.int64]) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
@@ -101,67 +102,23 @@ class PolicyTask(MovePrediction):
         value = reading.section.value
         self.network = PolicyNetwork(planes(reading.section), reading.frame, size, numbers, value=value)
 
-    def outputs(self, batch: Batch) -> tuple[Tensor, ...]:
+    def predict(self, batch: Batch) -> tuple[Tensor, ...]:
         """Logits (batch, frame * frame + 1), and with ``value`` expected results and scores in points (batch,)."""
-        logits, *outcome = self.network(batch["planes"], batch.get("on_board"), batch.get("globals"))
-        return logits.float(), *(each.float() * unit for each, unit in zip(outcome, (1, POINTS), strict=False))
+        logits, *expected = self.network(batch["planes"], batch.get("on_board"), batch.get("globals"))
+        units = (outcome.unit for outcome in self.outcomes)
+        return logits.float(), *(each.float() * unit for each, unit in zip(expected, units, strict=False))
 
-    def predict(self, batch: Batch) -> Tensor:
-        """Logits of all points and the pass (batch, frame * frame + 1) float32."""
-        return self.outputs(batch)[0]
-
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits, *outcome = self.outputs(batch)
-        loss = functional.cross_entropy(logits, batch["move"], reduction="sum")
-        if outcome:
-            value, score = outcome
-            loss = loss + outcome_error(value, batch["value"])
-            loss = loss + outcome_error(score / POINTS, batch["score"] / POINTS, functional.huber_loss)
-        return loss, torch.tensor(len(batch["move"]))
-
-    def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Counts in bins of twenty moves (16,), and summed losses of the model and the baselines."""
-        logits, *outcome = self.outputs(batch)
-        sums = self.count_hits(logits, batch["move"], batch["number"])
-        if outcome:
-            (value, score), wanted, points = outcome, batch["value"], batch["score"]
-            won = wanted.nan_to_num() != 0
-            sums |= {
-                "values": (~wanted.isnan()).sum(),
-                "value_loss": outcome_error(value, wanted),
-                "constant_loss": wanted.square().nansum(),
-                "won": won.sum(),
-                "winner": (won & (value.sign() == wanted)).sum(),
-                "scores": (~points.isnan()).sum(),
-                "score_error": outcome_error(score, points, functional.l1_loss),
-                "constant_score": points.abs().nansum(),
-            }
+    def sums(self, batch: Batch, logits: Tensor, *expected: Tensor) -> dict[str, Tensor]:
+        """How many games were won too, and how often the winner is expected to win."""
+        sums = super().sums(batch, logits, *expected)
+        if expected:
+            won = batch["value"].nan_to_num() != 0
+            sums |= {"won": won.sum(), "winner": (won & (expected[0].sign() == batch["value"])).sum()}
         return sums
 
-    def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Accuracies as shares of the positions, losses as means in nats.
-
-        ``top1_most_frequent`` and ``top5_most_frequent`` are accuracies of always predicting the most frequent moves of
-        the train split, ``loss_frequencies`` is the cross-entropy of its frequencies. With ``value``, where known,
-        ``winner`` is the share of positions whose winner is predicted, ``value_loss`` the squared error,
-        ``score_error`` the mean error in points; ``_constant``: of always expecting 0.
-        """
-        count = float(sums["positions"].sum())
-        shares = (
-            ("winner", "winner", "won"),
-            ("value_loss", "value_loss", "values"),
-            ("value_loss_constant", "constant_loss", "values"),
-            ("score_error", "score_error", "scores"),
-            ("score_error_constant", "constant_score", "scores"),
-        )
-        outcome = {name: float(sums[of]) / float(sums[by]) for name, of, by in shares if of in sums and sums[by] > 0}
-        return {
-            **accuracies(sums),
-            "loss": float(sums["policy_loss"]) / count,
-            "loss_frequencies": float(sums["surprise"]) / count,
-            **outcome,
-            "positions": count,
-        }
+    def further_figures(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """``winner``: the share of positions whose winner is predicted."""
+        return {"winner": float(sums["winner"]) / float(sums["won"])} if sums.get("won", 0) > 0 else {}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``accuracy_by_move``: accuracy per twenty moves of the game, with the baseline's."""
