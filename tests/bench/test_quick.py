@@ -26,5 +26,5 @@ def test_the_committed_ratios_say_where_they_were_taken() -> None:
 def test_every_question_is_asked() -> None:
     asked = {program.split()[0] for program, *_ in run.QUESTIONS.values()}
     programs = {path.stem for path in (ROOT / "bench").glob("*.py")}
-    assert programs - asked == {"gpu", "quick", "run", "table"}
+    assert programs - asked == {"gpu", "maia", "quick", "run", "table"}
     assert asked - programs == {"rivals.in_place"}
