@@ -17,7 +17,6 @@ from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError
 from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
-from outofcore.store.joined import JoinedStore
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 
@@ -143,10 +142,8 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
 
 def opened_all(value: object, **given: Any) -> tuple[Store, ...]:
     """One store or several, as :func:`open_data` opens them."""
-    if isinstance(value, JoinedStore):
-        return value.stores
     if not isinstance(value, list | tuple):
-        return (open_data(value, **given),)
+        return open_data(value, **given).stores
     if not value:
         refuse("store", "at least one store", value)
     return tuple(open_data(each, **given) for each in value)

@@ -27,11 +27,9 @@ class JoinedStore(Store):
     """Stores in a folder, of one domain and schema; their rows, sequences and sources follow each other."""
 
     def __init__(self, root: Path, stores: Sequence[Store]) -> None:
-        first = stores[0]
-        self.root, self.stores = root, tuple(stores)
-        self.domain, self.parts, self.splits = first.domain, first.parts, first.splits
+        first, self._stores = stores[0], tuple(stores)
         names = [Path(store.root).name for store in stores]
-        self.seal = Seal(
+        seal = Seal(
             {
                 f"{name}/{file}": facts
                 for name, store in zip(names, stores, strict=True)
@@ -42,33 +40,27 @@ class JoinedStore(Store):
         for key in _ADDED & first.attributes.keys():
             values = [store.attributes[key] for store in stores]
             counts[key] = _sums(values) if isinstance(values[0], dict) else sum(values)
-        self.attributes = first.attributes | counts
+        super().__init__(root, seal, first.attributes | counts, first.domain, first.parts, first.splits)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JoinedStore, (self.root, self.stores)
 
     @property
-    def sources(self) -> Table:
-        """One row per raw file: name, digest, bytes, found, accepted, rejected."""
-        return _joined([store.sources for store in self.stores])
+    def stores(self) -> tuple[Store, ...]:
+        return self._stores
 
-    def rows(self, split: str, part: str = "") -> Table:
-        """The rows of a split."""
-        return _joined([store.rows(split, part) for store in self.stores])
-
-    def sequences(self, split: str, part: str = "") -> Table:
-        """The sequences of a split."""
-        tables = [store.sequences(split, part) for store in self.stores]
-        rows = [len(store.rows(split, part)) for store in self.stores]
-        start = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
-        return Table(tables[0].path, {**_joined(tables).fields, "start": start})
+    def table(self, path: str) -> Table:
+        tables = [store.table(path) for store in self.stores]
+        fields = {name: JoinedArray([table[name] for table in tables]) for name in tables[0].fields}
+        if path.endswith("/sequences"):
+            rows = [len(store.table(path.removesuffix("/sequences"))) for store in self.stores]
+            fields["start"] = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
+        return Table(path, fields)
 
     def part_attributes(self, part: str) -> dict[str, Any]:
-        """Attributes of a part, the same in each store."""
         return self.stores[0].part_attributes(part)
 
     def stored_bytes(self, array: Array) -> int:
-        """Bytes of an array's shards on disk."""
         return sum(store.stored_bytes(array) for store in self.stores)
 
 
@@ -106,10 +98,6 @@ class JoinedArray(Array):
     @property
     def _apart(self) -> str:
         return f"{self.path}: expected rows; chunks and shards are of each of these {len(self._arrays)} stores"
-
-
-def _joined(tables: Sequence[Table]) -> Table:
-    return Table(tables[0].path, {name: JoinedArray([table[name] for table in tables]) for name in tables[0].fields})
 
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -26,11 +27,11 @@ from outofcore.system.extras import load
 
 _SLAB = 1 << 12  # sequences examined at a time
 
-__all__ = ["Array", "Store", "Table", "files_of", "open_sealed", "open_store"]
+__all__ = ["Array", "SealedStore", "Store", "Table", "files_of", "open_sealed", "open_store"]
 
 
-class Store:
-    """A sealed store; made by :func:`open_store`.
+class Store(ABC):
+    """Tables of rows and of sequences; made by :func:`open_store`, or by another function that opens data.
 
     Attributes
     ----------
@@ -42,26 +43,23 @@ class Store:
         Recorded at conversion: domain, params, counts.
     """
 
-    def __init__(self, files: Files, seal: Seal, metadata: Mapping[str, Mapping[str, Any]]) -> None:
-        self.root = files.root
-        self.seal = seal
-        for name in ("zarr.json", CHECKSUMS):
-            if name not in seal.files:
-                raise StoreError(f"{self.root}: {SEAL} lists no {name}; convert again")
-        self.attributes: dict[str, Any] = parse_root(self.root, metadata["zarr.json"])
-        self.domain: str = self.attributes["domain"]
-        self.parts: tuple[str, ...] = tuple(self.attributes["parts"])
-        self.splits: tuple[str, ...] = tuple(self.attributes["splits"])
-        self._metadata = metadata
-        self._files = files
-        self._groups: defaultdict[str, list[str]] = defaultdict(list)
-        for name in sorted(metadata):
-            group, _, field = name.removesuffix("/zarr.json").rpartition("/")
-            if field and metadata[name]["node_type"] == "array":
-                self._groups[group].append(field)
+    def __init__(
+        self,
+        root: Path | str,
+        seal: Seal,
+        attributes: dict[str, Any],
+        domain: str,
+        parts: Sequence[str],
+        splits: Sequence[str],
+    ) -> None:
+        self.root, self.seal = root, seal
+        self.attributes, self.domain = attributes, domain
+        self.parts: tuple[str, ...] = tuple(parts)
+        self.splits: tuple[str, ...] = tuple(splits)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open_sealed, (self._files,)  # a copy in another process reads seal and metadata again
+    @abstractmethod
+    def table(self, path: str) -> Table:
+        """The table of a group, by its path in the store; raises StoreError."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{split} {rows:,}" for split, rows in self._counts("rows").items())
@@ -104,10 +102,15 @@ class Store:
         """SHA-256 over all files: equal digests, equal bytes."""
         return self.seal.digest
 
-    @cached_property
+    @property
     def sources(self) -> Table:
         """One row per raw file: name, digest, bytes, found, accepted, rejected."""
-        return self._table("sources")
+        return self.table("sources")
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The stores that it is read from, one after the other."""
+        return (self,)
 
     @property
     def identity(self) -> str:
@@ -139,7 +142,7 @@ class Store:
         StoreError
             If there is no such split or part.
         """
-        return self._table(self._path(split, part))
+        return self.table(self._path(split, part))
 
     def sequences(self, split: str, part: str = "") -> Table:
         """The sequences of a split: ``start`` and ``length`` (int64, in rows), and their columns.
@@ -151,15 +154,9 @@ class Store:
         StoreError
             If there is no such split or part.
         DamagedStore
-            If a shard of starts is missing. Only the first start is 0, so no other shard of starts can consist of
-            nothing but the fill value and have no file.
+            If a shard of starts is missing.
         """
-        path = f"{self._path(split, part)}/sequences"
-        start = self._fields(path)["start"]
-        for number in range(1, -(-len(start) // start.shard_rows)):
-            if not self._files.exists(start.shard_file(number)):
-                raise DamagedStore(f"{self.root}: {start.shard_file(number)} is missing; {ADVICE}")
-        return self._table(path)
+        return self.table(f"{self._path(split, part)}/sequences")
 
     def extents(
         self, split: str, part: str = "", out: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
@@ -193,19 +190,10 @@ class Store:
                 return starts, lengths
         raise DamagedStore(f"{self.root}: the sequences of {rows.path} do not cover its {len(rows)} rows; {ADVICE}")
 
-    def checksums(self, path: str) -> npt.NDArray[np.uint32]:
-        """The sealed checksum of each chunk of an array, 0 for one without a file; raises DamagedStore."""
-        return self._checksums[path]
-
-    def arrays(self) -> dict[str, SealedArray]:
-        """All arrays by path."""
-        return {array.path: array for group in self._groups for array in self._fields(group).values()}
-
     def part_attributes(self, part: str) -> dict[str, Any]:
         """Attributes of a part, recorded at conversion."""
-        name = f"{part}/zarr.json" if part else "zarr.json"
-        found = self._metadata.get(name, {}).get("attributes", {})
-        return Attributes(f"{self.root}: {name}", found)
+        del part
+        return self.attributes
 
     def stored_bytes(self, array: Array) -> int:
         """Bytes of an array's shards on disk."""
@@ -220,18 +208,6 @@ class Store:
             sizes[folder] += size * file.startswith("c.")
         return dict(sizes)
 
-    @cached_property
-    def _checksums(self) -> dict[str, npt.NDArray[np.uint32]]:
-        """The checksums of the chunks of each array; raises DamagedStore."""
-        size, digest = self.seal.files[CHECKSUMS]
-        content = self._files.read(CHECKSUMS, 0, size)
-        arrays = self.arrays()
-        chunks = [arrays[path].chunks for path in sorted(arrays)]
-        if hashlib.sha256(content).hexdigest() != digest or size != 4 * sum(chunks):
-            raise DamagedStore(f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}")
-        stops = np.cumsum(chunks)[:-1]
-        return dict(zip(sorted(arrays), np.split(np.frombuffer(content, "<u4"), stops), strict=True))
-
     def _path(self, split: str, part: str) -> str:
         if split not in self.splits or part not in self.parts:
             meant = next((name for name in self.splits if str(split).startswith(name)), None)
@@ -243,8 +219,60 @@ class Store:
             raise StoreError(message)
         return f"{part}/{split}" if part else split
 
-    def _table(self, path: str) -> Table:
-        return Table(path, self._fields(path))
+
+class SealedStore(Store):
+    """A sealed store; made by :func:`open_store`."""
+
+    def __init__(self, files: Files, seal: Seal, metadata: Mapping[str, Mapping[str, Any]]) -> None:
+        for name in ("zarr.json", CHECKSUMS):
+            if name not in seal.files:
+                raise StoreError(f"{files.root}: {SEAL} lists no {name}; convert again")
+        facts = parse_root(files.root, metadata["zarr.json"])
+        super().__init__(files.root, seal, facts, facts["domain"], facts["parts"], facts["splits"])
+        self._metadata = metadata
+        self._files = files
+        self._groups: defaultdict[str, list[str]] = defaultdict(list)
+        for name in sorted(metadata):
+            group, _, field = name.removesuffix("/zarr.json").rpartition("/")
+            if field and metadata[name]["node_type"] == "array":
+                self._groups[group].append(field)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_sealed, (self._files,)  # a copy in another process reads seal and metadata again
+
+    def table(self, path: str) -> Table:
+        fields = self._fields(path)
+        if path.endswith("/sequences"):  # only the first start is 0, so no other shard of starts has no file
+            start = Table(path, fields)["start"]
+            for number in range(1, -(-len(start) // start.shard_rows)):
+                if not self._files.exists(name := fields["start"].shard_file(number)):
+                    raise DamagedStore(f"{self.root}: {name} is missing; {ADVICE}")
+        return Table(path, fields)
+
+    def arrays(self) -> dict[str, SealedArray]:
+        """All arrays by path."""
+        return {array.path: array for group in self._groups for array in self._fields(group).values()}
+
+    def part_attributes(self, part: str) -> dict[str, Any]:
+        name = f"{part}/zarr.json" if part else "zarr.json"
+        found = self._metadata.get(name, {}).get("attributes", {})
+        return Attributes(f"{self.root}: {name}", found)
+
+    def checksums(self, path: str) -> npt.NDArray[np.uint32]:
+        """The sealed checksum of each chunk of an array, 0 for one without a file; raises DamagedStore."""
+        return self._checksums[path]
+
+    @cached_property
+    def _checksums(self) -> dict[str, npt.NDArray[np.uint32]]:
+        """The checksums of the chunks of each array; raises DamagedStore."""
+        size, digest = self.seal.files[CHECKSUMS]
+        content = self._files.read(CHECKSUMS, 0, size)
+        arrays = self.arrays()
+        chunks = [arrays[path].chunks for path in sorted(arrays)]
+        if hashlib.sha256(content).hexdigest() != digest or size != 4 * sum(chunks):
+            raise DamagedStore(f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}")
+        stops = np.cumsum(chunks)[:-1]
+        return dict(zip(sorted(arrays), np.split(np.frombuffer(content, "<u4"), stops), strict=True))
 
     def _fields(self, path: str) -> dict[str, SealedArray]:
         fields = {}
@@ -290,7 +318,7 @@ def files_of(path: str | Path, remote: type[RemoteFiles] = RemoteFiles) -> Files
     return remote(address) if address else LocalFiles(Path(path))
 
 
-def open_sealed(files: Files) -> Store:
+def open_sealed(files: Files) -> SealedStore:
     """The store of these files; errors as for :func:`open_store`."""
     seal = read_seal(files.seal().decode("utf-8", "replace"), str(files.root))
     files.compare(seal.files)
@@ -298,7 +326,7 @@ def open_sealed(files: Files) -> Store:
     content: dict[str, bytes] = {}
     files.each(lambda name: content.update({name: files.read(name, 0, files.size(name))}), names)
     metadata = {name: parse_document(files.root, name, content[name], seal.files[name][1]) for name in names}
-    return Store(files, seal, metadata)
+    return SealedStore(files, seal, metadata)
 
 
 def _follow(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], count: int) -> bool:

@@ -36,9 +36,7 @@ class Unsealed(Store):
         facts: object,
         place: str,
     ) -> None:
-        self.root, self.seal = root, Seal({})
-        self.domain, self.attributes = domain, attributes
-        self.parts, self.splits = ("",), tuple(splits)
+        super().__init__(root, Seal({}), attributes, domain, ("",), [*splits])
         self.chunk_rows, self._rows = chunk_rows, splits
         self._facts, self._place = facts, place
 
@@ -68,10 +66,6 @@ class Unsealed(Store):
     def _ranges(self) -> dict[str, list[int]]:
         return {name: [rows.start, rows.stop] for name, rows in self._rows.items()}
 
-    @property
-    def sources(self) -> Table:
-        raise StoreError(f"{self.root}: data that outofcore did not write has no table of raw files")
-
     @abstractmethod
     def fields(self, rows: range) -> Mapping[str, Array]:
         """The arrays of these rows."""
@@ -85,16 +79,15 @@ class Unsealed(Store):
         del field
         return 0
 
-    def rows(self, split: str, part: str = "") -> Table:
-        return Table(split, self.fields(self._rows[self._path(split, part)]))
-
-    def sequences(self, split: str, part: str = "") -> Table:
-        length = self.lengths(self._rows[self._path(split, part)])
-        values = {"start": np.cumsum(length) - length, "length": length}
-        return Table(
-            f"{split}/sequences",
-            {name: ArrayInMemory(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
-        )
+    def table(self, path: str) -> Table:
+        rows = self._rows.get(path.removesuffix("/sequences"))
+        if rows is None:
+            raise StoreError(f"{self.root}: data that outofcore did not write has no table of raw files")
+        if path in self._rows:
+            return Table(path, self.fields(rows))
+        length = self.lengths(rows)
+        columns = {"start": np.cumsum(length) - length, "length": length}
+        return Table(path, {name: ArrayInMemory(self.root, f"{path}/{name}", each) for name, each in columns.items()})
 
 
 class ArrayInMemory(Array):
