@@ -26,19 +26,25 @@ Checksums = Callable[[str], npt.NDArray[np.uint32]]
 class Array(ABC):
     """One field of a table, read by chunks of rows along its first axis; text has dtype object."""
 
-    root: Path | str  # of its store
-    path: str
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    attributes: Mapping[str, Any]
-    chunk_rows: int
-    shard_rows: int
-    codec_name: str
     mappable = False  # from uncompressed local files
     decoding = 1  # chunks that a thread holds while it decodes one
     held_bytes = 0  # kept between reads
     fetching = 0  # bytes held while a copy on this machine is filled
+
+    def __init__(
+        self,
+        root: Path | str,  # of its store
+        path: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        chunk_rows: int,
+        shard_rows: int,
+        codec_name: str = "none",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.root, self.path = root, path
+        self.shape, self.dtype, self.attributes = shape, dtype, attributes or {}
+        self.chunk_rows, self.shard_rows, self.codec_name = chunk_rows, shard_rows, codec_name
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -99,20 +105,10 @@ class SealedArray(Array):
     """A field of a sealed store: shards of chunks, each checked against its checksum."""
 
     def __init__(self, files: Files, path: str, facts: ArrayFacts, checksums: Checksums) -> None:
-        self.files = files
-        self.fetching = files.fetching
-        self.root = files.root
-        self._checksums = checksums
-        self.path = path
-        self.name = path.rsplit("/", 1)[-1]
-        self.shape = facts.shape
-        self.dtype = facts.dtype
-        self.fill = facts.fill
-        self.attributes = facts.attributes
-        self.shard_rows = facts.shard_rows
-        self.chunk_rows = facts.chunk_rows
-        self.codec = facts.codec
-        self.codec_name = facts.codec.name
+        codec, sizes = facts.codec, (facts.chunk_rows, facts.shard_rows)
+        super().__init__(files.root, path, facts.shape, facts.dtype, *sizes, codec.name, facts.attributes)
+        self.files, self.fetching = files, files.fetching
+        self.codec, self.fill, self._checksums = codec, facts.fill, checksums
         self.shard_chunks = facts.shard_rows // facts.chunk_rows
         self.manifests: dict[int, Ints] = {}  # of the shards that were read of
 
@@ -213,6 +209,19 @@ class SealedArray(Array):
         for shard in {number * self.chunk_rows // self.shard_rows for number in chunks}:
             self.manifest(shard)  # once, and not in each of the threads that read chunks
         self.files.each(work, chunks)
+
+
+class ArrayInMemory(Array):
+    """Values in memory, read like those of a store."""
+
+    def __init__(self, root: Path | str, path: str, values: npt.NDArray[Any]) -> None:
+        rows = max(1, len(values))
+        super().__init__(root, path, values.shape, values.dtype, rows, rows)
+        self._values = values
+
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        out[...] = self._values[number * self.chunk_rows :][: len(out)]
+        return out.nbytes
 
 
 class Table:

@@ -59,12 +59,10 @@ class ForeignArray(Array):
         chunk: int,
         packing: Packing | None,
     ) -> None:
-        self.root, self.path, self.name = root, name, name
-        self.shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
-        self.dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
-        self.attributes: Mapping[str, Any] = {}
-        self.chunk_rows = self.shard_rows = chunk
-        self.codec_name = ", ".join(type(each).__name__ for each in array.compressors) or "none"
+        shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
+        dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
+        codecs = ", ".join(type(each).__name__ for each in array.compressors) or "none"
+        super().__init__(root, name, shape, dtype, chunk, chunk, codecs)
         self._array, self._axis, self._first, self._packing = array, axis, rows.start, packing
         self._stored_rows = array.chunks[axis]
         keeps = self.chunk_rows % self._stored_rows > 0
@@ -109,7 +107,7 @@ class ForeignArray(Array):
                 out[...] = np.moveaxis(np.asarray(self._array[place]), self._axis, 0)
         except Exception as error:  # noqa: BLE001 - of any codec or storage
             raise StoreError(
-                f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {one_line(error)}"
+                f"{self.root}: rows {start} to {stop} of {self.path} cannot be read: {one_line(error)}"
             ) from None  # whose text may hold the whole address
         return out
 

@@ -69,10 +69,8 @@ class JoinedArray(Array):
 
     def __init__(self, arrays: Sequence[Array], added: npt.NDArray[np.int64] | None = None) -> None:
         first = arrays[0]
-        self.root, self.path, self.name = first.root, first.path, first.name
-        self.shape = (sum(map(len, arrays)), *first.shape[1:])
-        self.dtype, self.attributes, self.codec_name = first.dtype, first.attributes, first.codec_name
-        self.chunk_rows, self.shard_rows = first.chunk_rows, first.shard_rows
+        shape, sizes = (sum(map(len, arrays)), *first.shape[1:]), (first.chunk_rows, first.shard_rows)
+        super().__init__(first.root, first.path, shape, first.dtype, *sizes, first.codec_name, first.attributes)
         self._arrays = arrays
         self._added = added
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.store.array import ArrayInMemory
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.form import as_bytes
 from outofcore.store.schema import Columns, Layout, Schema
@@ -40,16 +41,6 @@ class CountedShard(ShardFile):
         return (index_bytes(self.chunks) + sum(self.lengths), "") if any(self.lengths) else None
 
 
-class HeldColumn:
-    """A column that is in memory, to be read like one of a store."""
-
-    def __init__(self, values: npt.NDArray[Any]) -> None:
-        self.values = values
-
-    def read(self) -> npt.NDArray[Any]:
-        return self.values
-
-
 class MeasuredStore(StoreWriter):
     """Takes the data of a store and reports its size; arguments as for :class:`outofcore.store.writer.StoreWriter`.
 
@@ -66,10 +57,11 @@ class MeasuredStore(StoreWriter):
         super().append_sequences(part, split, sequences)
         self._held[part, split].append(sequences)
 
-    def sequences(self, split: str, part: str = "") -> dict[str, HeldColumn]:
+    def sequences(self, split: str, part: str = "") -> dict[str, ArrayInMemory]:
         """The sequences of a split by column; none without sequences."""
         held = self._held[part, split]
-        return {name: HeldColumn(np.concatenate([each[name] for each in held])) for name in (held[0] if held else ())}
+        columns = {name: np.concatenate([each[name] for each in held]) for name in (held[0] if held else ())}
+        return {name: ArrayInMemory(Path(), f"{split}/sequences/{name}", each) for name, each in columns.items()}
 
     def extents(self, split: str, part: str = "") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """First row and number of rows of each sequence."""

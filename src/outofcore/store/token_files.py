@@ -72,13 +72,8 @@ class Ids:
 class TokenArray(Array):
     """The ids of a file, from ``first`` on."""
 
-    codec_name = "none"
-    attributes: Mapping[str, Any] = {}
-
     def __init__(self, path: Path, file: Descriptor, ids: Ids, rows: range, vocabulary: int | None) -> None:
-        self.root, self.path, self.name = path, "tokens", "tokens"
-        self.shape, self.dtype = (len(rows),), ids.dtype
-        self.chunk_rows = self.shard_rows = CHUNK_ROWS
+        super().__init__(path, "tokens", (len(rows),), ids.dtype, CHUNK_ROWS, CHUNK_ROWS)
         self._file, self._begin = file, ids.offset + rows.start * ids.dtype.itemsize
         self._first, self._vocabulary = rows.start, vocabulary
 

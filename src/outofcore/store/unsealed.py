@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError, StoreError
-from outofcore.store.array import Array, Table
+from outofcore.store.array import Array, ArrayInMemory, Table
 from outofcore.store.reader import Store
 from outofcore.store.seal import Seal
 
@@ -88,21 +88,6 @@ class Unsealed(Store):
         length = self.lengths(rows)
         columns = {"start": np.cumsum(length) - length, "length": length}
         return Table(path, {name: ArrayInMemory(self.root, f"{path}/{name}", each) for name, each in columns.items()})
-
-
-class ArrayInMemory(Array):
-    """Values in memory, for the table of sequences."""
-
-    def __init__(self, root: Path | str, path: str, values: npt.NDArray[Any]) -> None:
-        self.root, self.path, self.name = root, path, path.rpartition("/")[2]
-        self.shape, self.dtype, self.attributes = values.shape, values.dtype, {}
-        self.chunk_rows = self.shard_rows = max(1, len(values))
-        self.codec_name = "none"
-        self._values = values
-
-    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
-        out[...] = self._values[number * self.chunk_rows :][: len(out)]
-        return out.nbytes
 
 
 def split_rows(
