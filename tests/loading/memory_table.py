@@ -149,8 +149,7 @@ def held(folder: Path, name: str, residency: str, threads: int, memory: str, siz
     try:
         loader = outofcore.loader(**options, memory=budget or 1)
     except BudgetError as refusal:
-        patterns = (r"least that works is ([\d.]+ \w+)", r"holds ([\d.]+ \w+), the budget", r"tables take ([\d.]+ \w+)")
-        named = next(filter(None, (re.search(pattern, str(refusal)) for pattern in patterns)), None)
+        named = re.search(r"least that works is ([\d.]+ \w+)", str(refusal))
         if named is None:
             raise
         budget = parse_bytes(named[1]) * 101 // 100

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import ResidencyName
+from outofcore.settings.residencies import ResidencyName
 
 STEP_SECONDS = 0.004
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.memory import READY_GROUPS, MemoryEstimate, ResidencyName, ResidencyPlan, choose, in_flight
-from outofcore.loading.residency import Arena
+from outofcore.loading.chunk_cache import Hybrid
+from outofcore.loading.device import DeviceStream
+from outofcore.loading.memory import READY_GROUPS, MemoryEstimate
+from outofcore.loading.residency import ResidencyPlan, choose, in_flight, residency_named
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows
+from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.reader import open_store
+from outofcore.system.recycling import Recycler
 from tests.loading.conftest import MakeStore
 
 CHUNK = 1 << 20
@@ -46,7 +51,7 @@ def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any], device: st
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 chunks fit the page cache exactly, and exactly a quarter of the accelerator's free memory."""
-    monkeypatch.setattr("outofcore.loading.memory.usable_memory", lambda: SimpleNamespace(value=100 * CHUNK))
+    monkeypatch.setattr("outofcore.loading.mapped.usable_memory", lambda: SimpleNamespace(value=100 * CHUNK))
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (400 * CHUNK, 800 * CHUNK))
 
 
@@ -95,11 +100,11 @@ def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access
         ("auto", STREAMED - 1, {}, BudgetError, "least that works"),
         ("streamed", STREAMED - 1, {}, BudgetError, "least that works"),
         ("hybrid", STREAMED - 1, {}, BudgetError, "least that works"),
-        ("ram", WHOLE - 1, {}, BudgetError, "residency 'ram' holds"),
+        ("ram", WHOLE - 1, {}, BudgetError, "too small: all rows"),
         ("mapped", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
         ("device", FIXED - 1, {}, BudgetError, "too small: batches in flight"),
         ("auto", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
-        ("auto", WHOLE - 1, ANYWHERE, BudgetError, "needs the split in memory"),
+        ("auto", WHOLE - 1, ANYWHERE, BudgetError, "draws rows from everywhere"),
         ("streamed", PLENTY, ANYWHERE, BudgetError, "draws rows from everywhere"),
         ("hybrid", PLENTY, ANYWHERE, BudgetError, "draws rows from everywhere"),
         ("mapped", PLENTY, {}, StoreError, "codec 'none'"),
@@ -119,6 +124,31 @@ def test_what_does_not_fit_is_refused(
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
     plan = chosen(kind, budget, MAPPABLE)
     assert (plan.kind, FIXED + plan.host_chunks * CHUNK) == (kind, budget)
+
+
+@pytest.mark.parametrize("kind", [name for name in get_args(ResidencyName) if name != "auto"])
+def test_tables_are_read_within_the_budget_wherever_rows_are(kind: Any) -> None:
+    """Reading them may take more than all that an epoch holds."""
+    tables = MAPPABLE | {"opening": PLENTY}
+    assert chosen(kind, PLENTY, tables).kind == kind
+    with pytest.raises(BudgetError, match="the least that works is"):
+        chosen(kind, PLENTY - 1, tables)
+
+
+def test_the_table_has_every_residency() -> None:
+    assert ("auto", *RESIDENCIES) == get_args(ResidencyName)
+    assert [residency_named(name).name for name in RESIDENCIES] == list(RESIDENCIES)
+
+
+@pytest.mark.parametrize("kind", ["ram", "mapped", "device"])
+def test_auto_is_advised_only_where_it_fits(kind: Any) -> None:
+    least = {"ram": WHOLE, "mapped": FIXED, "device": FIXED}[kind]
+    with pytest.raises(BudgetError) as refused:
+        chosen(kind, least - 1, MAPPABLE)
+    assert ("residency='auto'" in str(refused.value)) == (kind == "ram")
+    with pytest.raises(BudgetError) as refused:
+        chosen(kind, least - 1, MAPPABLE | ANYWHERE)
+    assert "residency='auto'" not in str(refused.value)
 
 
 def test_what_waits_for_a_device_is_counted() -> None:
@@ -142,7 +172,7 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
     assert [plan.kind for plan in choose("ram", parts, whole, None)] == ["ram"] * 3
     anywhere = [replace(each, access="anywhere") for each in parts]
     assert [plan.kind for plan in choose("auto", anywhere, whole, None)] == ["ram"] * 3
-    with pytest.raises(BudgetError, match="residency 'ram' holds"):
+    with pytest.raises(BudgetError, match="too small: all rows"):
         choose("ram", parts, whole - 1, None)
     with pytest.raises(BudgetError, match="for each of 3 parts"):
         choose("auto", parts, sum(each.streamed for each in parts) - 1, None)
@@ -168,24 +198,26 @@ def test_an_empty_split_has_nothing_to_keep() -> None:
     assert chosen("hybrid", PLENTY, {"chunks": 0}).host_chunks == 0
 
 
-def test_an_arena_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeStore) -> None:
+def test_a_cache_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeStore) -> None:
     fields = {"id": open_store(make_store()).rows("train")["id"]}
     for kept in (0, 1, 7, 46, 47, 99):
-        arena = Arena(Rows([fields]), Windows(len(fields["id"])), pool_slots=4, pinned_chunks=kept)
-        chunks = np.arange(arena.chunks)
-        assert arena.chunks == 47
+        split: Any = SimpleNamespace(rows=Rows([fields]), windows=Windows(len(fields["id"])), used=None)
+        plan = ResidencyPlan(kind="hybrid", reason="", pool_slots=4, pinned_chunks=kept)
+        cache = Hybrid(split, plan, DeviceStream(None), defaultdict(Recycler))
+        chunks = np.arange(cache.chunks)
+        assert cache.chunks == 47
         for start in (*range(0, 47, 4), *range(0, 47, 4)):
             some = chunks[start : start + 4]
-            for work in arena.bring(some):
+            for work in cache.bring(some):
                 work()
-            arena.release(some)
-        there = np.flatnonzero(arena.addresses[0] != 0)
+            cache.release(some)
+        there = np.flatnonzero(cache.addresses[0] != 0)
         assert len(there) == min(47, kept + 4)
-        before = arena.bytes_read
+        before = cache.bytes_read
         for start in range(0, 47, 4):
             some = chunks[start : start + 4]
-            for work in arena.bring(some):
+            for work in cache.bring(some):
                 work()
-            arena.release(some)
-        assert (arena.bytes_read == before) == (kept >= 43)
-        assert np.diff(np.flatnonzero(arena.addresses[0] != 0)).max() <= 47 // max(kept, 1) + 1 or kept < 7
+            cache.release(some)
+        assert (cache.bytes_read == before) == (kept >= 43)
+        assert np.diff(np.flatnonzero(cache.addresses[0] != 0)).max() <= 47 // max(kept, 1) + 1 or kept < 7

@@ -13,8 +13,8 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, default_collate
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
+from outofcore.loading.chunk_cache import Streamed
 from outofcore.loading.dataset import ZarrDataset
-from outofcore.loading.residency import Arena
 from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
@@ -155,13 +155,13 @@ def test_two_threads_may_begin_at_once(make_store: MakeStore, monkeypatch: pytes
     found: list[int] = []
     second = threading.Thread(target=lambda: found.append(int(data[7]["id"])))
 
-    def slow(*arguments: Any) -> Arena:
+    def slow(*arguments: Any) -> Streamed:
         monkeypatch.undo()
         second.start()
         second.join(0.2)  # it must wait until the cache is made
-        return Arena(*arguments)
+        return Streamed(*arguments)
 
-    monkeypatch.setattr("outofcore.loading.dataset.Arena", slow)
+    monkeypatch.setattr("outofcore.loading.dataset.Streamed", slow)
     assert data[5]["id"] == 5
     second.join()
     assert found == [7]

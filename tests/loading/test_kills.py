@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.loading.memory import ResidencyName
+from outofcore.settings.residencies import ResidencyName
 from tests.loading.conftest import MakeStore
 from tests.loading.rank_process import Note, merged, open_rank, run
 

@@ -18,8 +18,7 @@ import pytest
 from outofcore.errors import BudgetError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import MemoryEstimate
-from outofcore.loading.residency import piece_chunks
+from outofcore.loading.memory import MemoryEstimate, piece_chunks
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema

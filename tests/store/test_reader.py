@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +19,10 @@ from hypothesis import strategies as st
 
 import outofcore
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.loader import loader
-from outofcore.loading.residency import Mapped
+from outofcore.loading.mapped import Mapped
+from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows
 from outofcore.store.bulk import read_chunks
@@ -26,6 +31,7 @@ from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.shards import EMPTY, index_bytes
 from outofcore.store.verify import verify
+from outofcore.system.recycling import Recycler
 from tests.store.forging import checksums_on_disk
 
 
@@ -164,11 +170,13 @@ def test_an_empty_chunk_of_another_place_is_refused(make_store: Callable[..., Pa
     shard.write_bytes(ChunkCodec("none", 0, "uint64").encode(index) + content[index_bytes(4) :])
     clock = open_store(path).rows("train")["clock"]
     room, one = np.zeros((1, 64), np.int32), np.array([1])
+    split: Any = SimpleNamespace(rows=Rows([{"clock": clock}]), windows=Windows(len(clock)))
+    mapped = Mapped(split, ResidencyPlan(kind="mapped", reason=""), DeviceStream(None), defaultdict(Recycler))
     for read in (
         lambda: clock.read(64, 128),
         lambda: clock.read(70, 80),
         lambda: read_chunks([clock], one, [room], np.array([0])),
-        lambda: [work() for work in Mapped(Rows([{"clock": clock}]), Windows(len(clock))).bring(one)],
+        lambda: [work() for work in mapped.bring(one)],
     ):
         with pytest.raises(DamagedStore, match=r"chunk 1 of field train/clock .* is of another version"):
             read()

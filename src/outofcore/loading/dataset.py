@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from inspect import signature
@@ -20,15 +21,18 @@ from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, integers, opened_all, refuse_unknown, word, words
+from outofcore.loading.chunk_cache import Streamed
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.permutation import random_words
-from outofcore.loading.residency import Arena
+from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
 from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
+from outofcore.system.recycling import Recycler
 
 Ints = npt.NDArray[np.int64]
 
@@ -136,6 +140,7 @@ class ZarrDataset(Dataset[Batch]):
         chunk = rows.chunk_rows * rows.row_bytes
         columns_held = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
+        self._plan = ResidencyPlan(kind="streamed", reason="", pool_slots=self._slots)
         needed = min((extent + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
             raise BudgetError(
@@ -145,7 +150,7 @@ class ZarrDataset(Dataset[Batch]):
         self._split.columns.read()
         # One lock a process: one that another thread held during a fork stays locked in the child.
         self._locks: dict[int, threading.Lock] = {}
-        self._arena: tuple[int, Arena] | None = None
+        self._cache: tuple[int, Streamed] | None = None
         self._settled = True
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -194,37 +199,37 @@ class ZarrDataset(Dataset[Batch]):
     def _rows(self, first: Ints) -> dict[str, Any]:
         process = os.getpid()
         with self._locks.setdefault(process, threading.Lock()):
-            if self._arena is None or self._arena[0] != process:
-                self._arena = process, Arena(self._split.rows, self._split.windows, self._slots)
-            arena = self._arena[1]
-            buffer = arena.allocate(len(first))
-            chunks = arena.touched(first)
+            if self._cache is None or self._cache[0] != process:
+                self._cache = process, Streamed(self._split, self._plan, DeviceStream(None), defaultdict(Recycler))
+            cache = self._cache[1]
+            buffer = cache.allocate(len(first))
+            chunks = cache.touched(first)
             if len(chunks) <= self._slots:
-                self._gather(arena, first, chunks, buffer, 0)
+                self._gather(cache, first, chunks, buffer, 0)
                 return buffer.arrays
             order = np.argsort(first, kind="stable")
-            self._gather_in_parts(arena, first[order], buffer)
+            self._gather_in_parts(cache, first[order], buffer)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return {name: np.take(array, back, axis=0) for name, array in buffer.arrays.items()}
 
-    def _gather_in_parts(self, arena: Arena, first: Ints, buffer: BatchBuffer) -> None:
+    def _gather_in_parts(self, cache: Streamed, first: Ints, buffer: BatchBuffer) -> None:
         """Gather ascending windows whose chunks do not fit together, as many at a time as do."""
         start = 0
         while start < len(first):
-            last_chunk = max(int(first[start]), 0) // arena.chunk_rows + self._slots
+            last_chunk = max(int(first[start]), 0) // cache.chunk_rows + self._slots
             ends = first + (self._split.windows.extent - 1)
-            stop = max(start + 1, int(np.searchsorted(ends, last_chunk * arena.chunk_rows)))
+            stop = max(start + 1, int(np.searchsorted(ends, last_chunk * cache.chunk_rows)))
             part = first[start:stop]
-            self._gather(arena, part, arena.touched(part), buffer, start)
+            self._gather(cache, part, cache.touched(part), buffer, start)
             start = stop
 
-    def _gather(self, arena: Arena, first: Ints, chunks: Ints, buffer: BatchBuffer, at: int) -> None:
+    def _gather(self, cache: Streamed, first: Ints, chunks: Ints, buffer: BatchBuffer, at: int) -> None:
         if not self._settled:  # an error or a Ctrl-C ended the last one
-            arena.settle()
+            cache.settle()
         self._settled = False
-        for work in arena.bring(chunks):
+        for work in cache.bring(chunks):
             work()
-        arena.gather(first, buffer, at)
-        arena.release(chunks)
+        cache.gather(first, buffer, at)
+        cache.release(chunks)
         self._settled = True

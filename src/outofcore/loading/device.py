@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 from weakref import WeakSet
@@ -20,12 +18,13 @@ import torch
 
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError
+from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import BatchBuffer
-from outofcore.loading.residency import Residency, Work
-from outofcore.loading.split import Rows
-from outofcore.loading.windows import Windows
+from outofcore.loading.memory import Ledger, MemoryEstimate
+from outofcore.loading.residency import Residency, ResidencyPlan
+from outofcore.loading.split import Split
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.array import Array
-from outofcore.store.bulk import read_chunks
 
 Ints = npt.NDArray[np.int64]
 
@@ -146,42 +145,35 @@ def _split(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
 class OnDevice(Residency):
     """Rows of the whole split as tensors on a device, gathered there: after the first epoch nothing is transferred."""
 
-    name = "device"
+    name, forecast, on_device = "device", "mapped", True
 
-    def __init__(self, rows: Rows, windows: Windows, stream: DeviceStream, reservation: Reservation | None) -> None:
-        super().__init__(rows, windows)
+    @classmethod
+    def suits(cls, needs: MemoryEstimate, budget: int) -> str:
+        room = available(needs.accelerator) if needs.device else 0
+        if not 0 < _split_bytes(needs) <= room or needs.least(sum(cls.ledger(needs).values())) > budget:
+            return ""
+        size = f"{format_bytes(needs.decoded)} decoded"
+        return f"{size} fit the {format_bytes(room)} that loaders may take of the accelerator's memory"
+
+    @staticmethod
+    def ledger(needs: MemoryEstimate) -> Ledger:
+        """Chunks in host memory on their way to the device, in addition to one for each thread."""
+        staged = needs.threads * (staged_chunks(needs.chunk) - 1) if needs.decoding else 0
+        return {"rows on their way to the device": staged * needs.chunk}
+
+    @classmethod
+    def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
+        plan = super().plan(needs, budget, reason)
+        return replace(plan, reservation=reserve(needs.accelerator, _split_bytes(needs)) if needs.accelerator else None)
+
+    def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
+        super().__init__(split, plan, stream, recyclers)
         self.device = stream.device or torch.device("cpu")
-        self._stream = stream
-        self._reservation = reservation
-        self._lock = threading.Lock()
-        self._here = np.zeros(self.chunks, np.bool_)
         self._tensors: dict[str, torch.Tensor] = {}
-
-    def bring(self, chunks: Ints) -> list[Work]:
-        """The work decodes the chunks that are needed for the first time, and copies them to the device."""
-        if not self._tensors:
-            with self._stream.queue():
-                self._tensors = {  # all of them, or none if there is no room
-                    name: torch.empty(
-                        (self.chunks * self.chunk_rows, *array.shape[1:]), dtype=_dtype(array), device=self.device
-                    )
-                    for name, array in self.fields.items()
-                }
-            if self._reservation is not None:
-                self._reservation.allocated = True
-        new = chunks[~self._here[chunks]]
-        together = staged_chunks(self.chunk_rows * self.rows.row_bytes)
-        return [partial(self._load, new[at : at + together]) for at in range(0, len(new), together)]
-
-    def release(self, chunks: Ints) -> None:
-        """Do nothing: data on the device stays there."""
-
-    def settle(self) -> None:
-        """Do nothing."""
 
     def allocate(self, count: int) -> BatchBuffer:
         window = (self.length,) if self.length > 1 else ()
-        with self._stream.queue():
+        with self.stream.queue():
             return BatchBuffer(
                 {
                     name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
@@ -190,7 +182,7 @@ class OnDevice(Residency):
             )
 
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
-        with self._stream.queue():
+        with self.stream.queue():
             rows = first if self.packs is None else self.packs.rows(first).reshape(-1)
             places = torch.from_numpy(rows).to(self.device)
             if self.length > 1 and self.packs is None:
@@ -201,7 +193,25 @@ class OnDevice(Residency):
                 out = buffer.arrays[name][at : at + len(first)]
                 torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
-    def _load(self, chunks: Ints) -> None:
+    def _reserve(self, chunks: Ints) -> Ints:
+        if not self._tensors:
+            with self.stream.queue():
+                self._tensors = {  # all of them, or none if there is no room
+                    name: torch.empty(
+                        (self.chunks * self.chunk_rows, *array.shape[1:]), dtype=_dtype(array), device=self.device
+                    )
+                    for name, array in self.fields.items()
+                }
+            if self.reservation is not None:
+                self.reservation.allocated = True
+        return super()._reserve(chunks)
+
+    def _piece(self, count: int) -> int:
+        del count
+        return staged_chunks(self._chunk_bytes)
+
+    def _load(self, chunks: Ints) -> int:
+        """Decode chunks, and copy them to the device."""
         staged = [
             torch.empty(
                 (len(chunks), self.chunk_rows, *array.shape[1:]),
@@ -211,17 +221,18 @@ class OnDevice(Residency):
             for array in self.fields.values()
         ]
         decoded = [each.numpy().view(array.dtype) for each, array in zip(staged, self.fields.values(), strict=True)]
-        read = 0
-        for store, own, of_store in self.rows.by_store(chunks):
-            read += read_chunks([*self.rows.stores[store].values()], of_store, decoded, np.arange(len(chunks))[own])
-        with self._stream.queue():
+        read = self._decode(chunks, decoded, np.arange(len(chunks)))
+        with self.stream.queue():
             places = torch.from_numpy(chunks).to(self.device)
             for tensor, each in zip(self._tensors.values(), staged, strict=True):
                 sent = each.to(self.device, non_blocking=True)
                 tensor.view(self.chunks, self.chunk_rows, *each.shape[2:]).index_copy_(0, places, sent)
-        self._here[chunks] = True
-        with self._lock:
-            self.bytes_read += read
+        return read
+
+
+def _split_bytes(needs: MemoryEstimate) -> int:
+    """Bytes of the whole split, which an accelerator holds."""
+    return (needs.chunks + needs.unused) * needs.chunk
 
 
 def _dtype(array: Array) -> torch.dtype:

@@ -30,9 +30,8 @@ from outofcore.loading.batch_memory import Recyclers, joined_slabs
 from outofcore.loading.batching import Batching, Span
 from outofcore.loading.device import DeviceStream, split_batches
 from outofcore.loading.gather import BatchBuffer
-from outofcore.loading.memory import ResidencyPlan
 from outofcore.loading.permutation import key, random_words
-from outofcore.loading.residency import Residency, Work
+from outofcore.loading.residency import Residency, ResidencyPlan, Work
 from outofcore.loading.sampling import Pool, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
@@ -270,7 +269,7 @@ class SplitEpoch:
 
     def _tensors(self, gathered: _Gathered, draws: Draws) -> dict[str, torch.Tensor]:
         reading, rows = self._split.reading, gathered.buffer.arrays
-        if self._residency.name != "device":
+        if not self._residency.on_device:
 
             def make(own: slice) -> dict[str, torch.Tensor]:
                 some = {name: array[own] for name, array in rows.items()}

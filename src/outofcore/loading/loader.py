@@ -38,11 +38,8 @@ from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import (
     MemoryEstimate,
-    ResidencyName,
     blank_bytes,
-    choose,
     first_bytes,
-    in_flight,
     measure,
     prove_tables,
     read_together,
@@ -50,6 +47,7 @@ from outofcore.loading.memory import (
 )
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Shuffle
+from outofcore.loading.residency import choose, in_flight
 from outofcore.loading.sampling import Sampler
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split, reading
@@ -57,6 +55,7 @@ from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
 from outofcore.settings.hardware import usable_cores
+from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_stores, splits_lines
 from outofcore.store.reader import Store
@@ -141,7 +140,7 @@ def loader(
     memory
         All that the loader may hold, ``"256MiB"``; proved before reading.
     residency
-        ``"ram"``, ``"mapped"``, ``"streamed"``, ``"hybrid"``, ``"device"``, or ``"auto"``.
+        Where decoded rows are kept; ``"auto"`` chooses by the memory. The guide *Loading* describes the others.
     tensors
         What turns rows into tensors, for all parts or by part, such as ``reading(store, lags=32)``. By default
         ``reading(store)``, or the stored fields where the store's domain has no ready tensors. ``"stored"``: the stored

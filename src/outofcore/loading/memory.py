@@ -1,28 +1,27 @@
-"""The memory that a loader will hold, checked against a budget before a row is read, and the residency that follows."""
+"""The memory that a loader will hold, as a ledger, checked against a budget before a row is read."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from outofcore.domains.reading import DeviceReading
-from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.batch_memory import Recyclers, SampleBytes, loose_bytes
-from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve, staged_chunks
-from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
+from outofcore.errors import BudgetError
+from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.sampling import Access, PoolLimits, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
-from outofcore.settings.hardware import usable_memory
 from outofcore.settings.sizes import format_bytes, format_least
 
-ResidencyName = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
+Ledger = dict[str, int]
+"""Bytes by what they are for."""
 
 LEAST_BATCHES = 2  # one for the consumer, one being made
 READY_GROUPS = 2  # in addition to one per thread: one used by the consumer, one ready
@@ -31,10 +30,22 @@ GROUP_BATCHES = 64
 SAMPLE_BYTES = 8 + 8 + 8  # of a batch: first row, random word, and part where there are several
 THREAD_BYTES = 102 << 10  # a decoder of zstd, the places of the rows that are copied, and the objects of its threads
 
+PIECE_BYTES = 4 << 20  # decoded; a few milliseconds of work, long compared with handing it out
+PIECES = 4  # at least, of chunks that are decoded for a pool, for as many threads
+
 _SMALL_TABLES = 64 << 20
 
-# Below this share of the chunks, keeping some saves too little.
-_WORTH_KEEPING = 0.1
+
+def table_bytes(chunks: int, fields: int) -> int:
+    """Bytes of the tables of a split's chunks."""
+    of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, pinned
+    of_field = 8 + 24 + 4  # address; offset, length and checksum in the manifest; the store's checksum
+    return chunks * (of_chunk + fields * of_field)
+
+
+def piece_chunks(count: int, chunk_bytes: int) -> int:
+    """Chunks per piece of work, of so many."""
+    return max(1, min(PIECE_BYTES // max(chunk_bytes, 1), -(-count // PIECES)))
 
 
 class InFlight(NamedTuple):
@@ -77,12 +88,26 @@ class MemoryEstimate:
     made: int = 0  # bytes that a thread keeps of a batch's tensors, besides these
     map_kept: int = 0  # bytes that a thread keeps of what map= allocates
     map_held: int = 0  # the same if large blocks are returned to the system
+    ahead: int = 0  # bytes for batches in flight beyond the fewest, before rows are kept for another epoch
+    accelerator: torch.device | None = None  # that batches go to
+
+    @property
+    def ledger(self) -> Ledger:
+        """Bytes of everything but the rows that a residency keeps, with the fewest batches in flight."""
+        return {
+            "batches in flight": self.flight(1, 1, returns=True) if self.batches else 0,
+            "chunks being decoded": self.encoded,
+            "order and tables": self.tables + 5 * 8 * self.pool_samples + 8 * self.pool_weights,
+        }
 
     @property
     def fixed(self) -> int:
-        """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
-        order = 5 * 8 * self.pool_samples + 8 * self.pool_weights
-        return self.tables + self.encoded + order + (self.flight(1, 1, returns=True) if self.batches else 0)
+        """The sum of :attr:`ledger`."""
+        return sum(self.ledger.values())
+
+    def least(self, rows: int) -> int:
+        """Least bytes where rows take so many; tables are read before any."""
+        return max(self.fixed + rows, self.opening)
 
     @property
     def encoded(self) -> int:
@@ -98,16 +123,6 @@ class MemoryEstimate:
         return min(2 * self.pool_chunks, self.chunks)
 
     @property
-    def on_device(self) -> int:
-        """Bytes of the whole split, which an accelerator holds."""
-        return (self.chunks + self.unused) * self.chunk
-
-    @property
-    def staged(self) -> int:
-        """Most chunks in host memory on their way to an accelerator, besides those in :attr:`encoded`."""
-        return self.threads * (staged_chunks(self.chunk) - 1) if self.decoding else 0
-
-    @property
     def decoded(self) -> int:
         """Bytes of all chunks that samples are in."""
         return self.chunks * self.chunk
@@ -115,12 +130,16 @@ class MemoryEstimate:
     @property
     def streamed(self) -> int:
         """Least bytes for streaming."""
-        return max(self.fixed + self.slots * self.chunk, self.opening)
+        return self.least(self.slots * self.chunk)
 
     @property
     def whole(self) -> int:
         """Least bytes for holding the whole split."""
-        return max(self.fixed + self.decoded, self.opening)
+        return self.least(self.decoded)
+
+    def exceeds(self, budget: int) -> str:
+        """Why rows are not held whole."""
+        return f"{format_bytes(self.decoded)} decoded and batches in flight exceed the budget of {format_bytes(budget)}"
 
     @property
     def together(self) -> int:
@@ -140,10 +159,6 @@ class MemoryEstimate:
         """Bytes of as many groups of so many batches as are in flight where there is room, beyond the fewest."""
         most = self.flight(self.threads + READY_GROUPS, together, returns=True)
         return most - self.flight(1, 1, returns=True)
-
-    def keep(self, budget: int, groups: int) -> int:
-        """Chunks that can stay in memory in addition to two pools and groups of batches of so many bytes."""
-        return max(0, min((budget - self.streamed - groups) // self.chunk, self.chunks))
 
     def in_flight(self, spare: int) -> InFlight:
         """Batches in flight, within what pools and kept chunks leave."""
@@ -312,61 +327,6 @@ def _bytes_of(split: Split, rows: dict[str, Any], *, call: bool) -> SampleBytes:
     return SampleBytes(own, size + result, loose, result, peak)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResidencyPlan:
-    """A residency within a budget, and why it was chosen."""
-
-    kind: ResidencyName  # never "auto"
-    reason: str  # one line for the user
-    pool_slots: int = 0  # for chunks of pools, or on their way to a device
-    pinned_chunks: int = 0  # that stay
-    reservation: Reservation | None = None  # of the device that holds the rows
-
-    @property
-    def host_chunks(self) -> int:
-        """Chunks in host memory."""
-        return self.pool_slots + self.pinned_chunks
-
-    def open(self, split: Split, stream: DeviceStream, recyclers: Recyclers) -> Residency:
-        """The residency, still empty."""
-        if self.kind == "mapped":
-            return Mapped(split.rows, split.windows, recyclers)
-        if self.kind == "device":
-            return OnDevice(split.rows, split.windows, stream, self.reservation)
-        return Arena(split.rows, split.windows, self.pool_slots, self.pinned_chunks, split.used, recyclers)
-
-
-def choose(
-    kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
-) -> list[ResidencyPlan]:
-    """Choose residencies for splits that are read together, or check the user's choice."""
-    if len(needs) == 1:
-        return [_choose(kind, needs[0], budget, device, needs[0].groups(needs[0].together))]
-    prove(budget, needs)
-    whole = kind == "ram" or any(each.access == "anywhere" for each in needs)
-    groups = 0 if whole else max(each.groups(1) for each in needs)
-    shares = divide(max(budget - groups, sum(each.streamed for each in needs)), needs)
-    return [_choose(kind, each, share, device, 0) for each, share in zip(needs, shares, strict=True)]
-
-
-def in_flight(needs: Sequence[MemoryEstimate], plans: Sequence[ResidencyPlan], budget: int) -> InFlight:
-    """Batches in flight, within what the residencies leave of the budget."""
-    kept = sum(each.fixed + plan.host_chunks * each.chunk for each, plan in zip(needs, plans, strict=True))
-    flight = max(needs, key=lambda each: each.batches).in_flight(max(0, budget - kept))
-    return flight if len(needs) == 1 else flight._replace(together=1)
-
-
-def divide(budget: int, needs: Sequence[MemoryEstimate]) -> list[int]:
-    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
-    shares = [each.streamed for each in needs]
-    left = max(0, budget - sum(shares))
-    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
-        more = min(left, max(0, needs[number].whole - shares[number]))
-        shares[number] += more
-        left -= more
-    return [share + left // len(needs) for share in shares] if left else shares
-
-
 def prove_tables(budget: int, splits: Sequence[Split]) -> None:
     """Raise BudgetError if tables of the chunks exceed the budget, before they are built; small ones are built."""
     least = sum(table_bytes(split.rows.chunks, len(split.rows.fields)) for split in splits)
@@ -379,123 +339,51 @@ def prove_tables(budget: int, splits: Sequence[Split]) -> None:
         )
 
 
-def prove(budget: int, needs: Sequence[MemoryEstimate]) -> None:
-    """Raise BudgetError if this budget cannot stream all splits, with the least that can, and what fits this one."""
-    least = sum(each.streamed for each in needs)
-    if least <= budget:
+def prove(budget: int, needs: Sequence[MemoryEstimate], rows: Callable[[MemoryEstimate], Ledger]) -> None:
+    """Raise BudgetError if this budget does not hold all splits, with the least that does, and what fits this one.
+
+    ``rows`` is what a residency keeps of the rows of a split.
+    """
+
+    def least(estimates: Sequence[MemoryEstimate]) -> int:
+        return sum(each.least(sum(rows(each).values())) for each in estimates)
+
+    total = least(needs)
+    if total <= budget:
         return
+    ledger = Counter[str]()
+    for each in needs:
+        ledger.update(rows(each))
+        ledger.update(each.ledger)
+    if total > ledger.total():
+        ledger["tables while they are read"] = total - ledger.total()
+    first, *others = ((name, format_bytes(size)) for name, size in ledger.items() if size)
+    parts = f" for each of {len(needs)} parts" if len(needs) > 1 else ""
+    message = (
+        f"a memory budget of {format_bytes(budget)} is too small: {first[0]}{parts} take {first[1]}"
+        f"{''.join(f', {name} {size}' for name, size in others)}; the least that works is {format_least(total)}"
+    )
     blocks = needs[0].pool_blocks
     # The last for which the sum was found to fit; 0 if none does.
-    smaller = bisect_right(
-        range(1, blocks), budget, key=lambda fewer: sum(each.with_pool(fewer).streamed for each in needs)
-    )
-    pools = sum(each.slots * each.chunk for each in needs)
-    what = f"two pools of {blocks} blocks" + (f" for each of {len(needs)} parts" if len(needs) > 1 else "")
+    smaller = bisect_right(range(1, blocks), budget, key=lambda fewer: least([each.with_pool(fewer) for each in needs]))
     batches = sum(each.batches * each.batch for each in needs)
-    message = (
-        f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in flight "
-        f"{format_bytes(batches)}, order and tables {format_bytes(max(0, least - pools - batches))}; the least that "
-        f"works is {format_least(least)}"
-    )
-    samples = needs[0].batch_size * (budget - least + batches) // max(batches, 1)
+    samples = needs[0].batch_size * (budget - total + batches) // max(batches, 1)
     ways = [f"pool_blocks={smaller}"] if smaller else []
     # A batch of balanced sampling has no size of its own, and where tables are read first, a smaller one saves nothing.
     sized = all(each.access != "recurring" and each.opening <= each.fixed for each in needs)
     ways += [f"batch_size={samples}"] if sized and samples > 0 else []
+    streams = sum(each.streamed for each in needs) <= budget and all(each.access != "anywhere" for each in needs)
+    ways += ["residency='auto'"] if streams else []
     message += f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"
     if not smaller:
         largest = max(needs, key=lambda each: each.chunk)
-        for rows in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
-            copies = [each.rechunked(min(rows, each.chunk_rows)) for each in needs]
-            fitting = sum(each.streamed if each else budget + 1 for each in copies)
-            if fitting <= budget:
+        for count in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
+            copies = [each.rechunked(min(count, each.chunk_rows)) for each in needs]
+            known = [each for each in copies if each]
+            if len(known) == len(copies) and (fitting := least(known)) <= budget:
                 message += (
                     f"; a chunk of {largest.chunk_rows:,} rows takes {format_bytes(largest.chunk)}: in a copy with "
-                    f"chunks of {rows:,} rows about {format_bytes(fitting)} would do"
+                    f"chunks of {count:,} rows about {format_bytes(fitting)} would do"
                 )
                 break
     raise BudgetError(message)
-
-
-def _choose(
-    kind: ResidencyName, needs: MemoryEstimate, budget: int, device: torch.device | None, groups: int
-) -> ResidencyPlan:
-    if kind == "auto":
-        return _automatic(needs, budget, device, groups)
-    if needs.access == "anywhere" and kind in ("streamed", "hybrid"):
-        raise BudgetError(
-            f"shuffle='full' draws rows from everywhere at once; residency {kind!r} has a pool in memory at a time: "
-            "use shuffle='blocks', or residency 'ram' or 'mapped'"
-        )
-    if kind == "ram":
-        if needs.whole > budget:
-            raise BudgetError(
-                f"residency 'ram' holds {format_bytes(needs.whole)}, the budget is {format_bytes(budget)}: "
-                "raise memory, or use residency 'auto'"
-            )
-        return ResidencyPlan(kind="ram", pinned_chunks=needs.chunks, reason="as requested")
-    if kind == "mapped" and not needs.mappable:
-        raise StoreError(
-            "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
-            "use residency 'streamed', or convert with store.codec: none"
-        )
-    if kind == "mapped":
-        _prove_fixed(needs, budget)
-        return ResidencyPlan(kind=kind, reason="as requested")
-    if kind == "device":
-        _prove_fixed(needs, budget, needs.staged)
-        return _on_device(needs, device, "as requested")
-    prove(budget, [needs])
-    if kind == "hybrid":
-        pinned = needs.keep(budget, groups)
-        return _hybrid(needs, pinned, "as requested; {share:.0%} of the rows stay, in addition to two pools")
-    return ResidencyPlan(kind="streamed", pool_slots=needs.slots, reason="as requested")
-
-
-def _automatic(needs: MemoryEstimate, budget: int, device: torch.device | None, groups: int) -> ResidencyPlan:
-    size = f"{format_bytes(needs.decoded)} decoded"
-    allowed = f"the budget of {format_bytes(budget)}"
-    room = available(device) if needs.device else 0
-    if device is not None and 0 < needs.on_device <= room and needs.fixed + needs.staged * needs.chunk <= budget:
-        reason = f"{size} fit the {format_bytes(room)} that loaders may take of the accelerator's memory"
-        return _on_device(needs, device, reason)
-    pinned = needs.keep(budget, groups)
-    worthwhile = needs.access != "anywhere" and pinned >= _WORTH_KEEPING * needs.chunks
-    # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.
-    if needs.whole + (groups if worthwhile else 0) <= budget:
-        return ResidencyPlan(kind="ram", pinned_chunks=needs.chunks, reason=f"{size} fit {allowed}")
-    size += " and batches in flight"
-    page_cache = usable_memory().value
-    if needs.mappable and (needs.access == "anywhere" or needs.decoded <= page_cache):
-        _prove_fixed(needs, budget)
-        cached = f"{format_bytes(page_cache)} of memory can cache files"
-        return ResidencyPlan(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {cached}")
-    if needs.access == "anywhere":
-        raise BudgetError(
-            f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and only uncompressed shards on "
-            "a local disk can be mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
-        )
-    prove(budget, [needs])
-    if worthwhile:
-        return _hybrid(needs, pinned, f"{size} exceed {allowed}, which holds {{share:.0%}} of the rows and two pools")
-    return ResidencyPlan(kind="streamed", pool_slots=needs.slots, reason=f"{size} exceed {allowed}")
-
-
-def _hybrid(needs: MemoryEstimate, pinned: int, reason: str) -> ResidencyPlan:
-    reason = reason.format(share=pinned / max(needs.chunks, 1))
-    if needs.access == "recurring":  # recently used chunks are the ones to keep
-        return ResidencyPlan(kind="hybrid", pool_slots=needs.slots + pinned, reason=reason)
-    return ResidencyPlan(kind="hybrid", pool_slots=needs.slots, pinned_chunks=pinned, reason=reason)
-
-
-def _on_device(needs: MemoryEstimate, device: torch.device | None, reason: str) -> ResidencyPlan:
-    reservation = None if device is None else reserve(device, needs.on_device)
-    return ResidencyPlan(kind="device", pool_slots=needs.staged, reason=reason, reservation=reservation)
-
-
-def _prove_fixed(needs: MemoryEstimate, budget: int, chunks: int = 0) -> None:
-    if (least := needs.fixed + chunks * needs.chunk) > budget:
-        raise BudgetError(
-            f"a memory budget of {format_bytes(budget)} is too small: batches in flight, order and tables take "
-            f"{format_bytes(least)}"
-        )

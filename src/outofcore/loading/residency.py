@@ -1,63 +1,97 @@
 """Where decoded rows are kept during an epoch: the batches are the same, at different cost in memory and time.
 
-An :class:`Arena` holds decoded chunks in host memory, :class:`Mapped` maps the files of a store that is not compressed,
-and :class:`outofcore.loading.device.OnDevice` holds the split on an accelerator.
+A :class:`Residency` says what it needs of the budget, and keeps the rows; ``settings/residencies.py`` lists all.
 """
 
 from __future__ import annotations
 
-import mmap
+import pkgutil
 import threading
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.gather import ABSENT, BatchBuffer, gather
-from outofcore.loading.split import Rows
-from outofcore.loading.windows import Windows, touched
-from outofcore.store.array import SealedArray
-from outofcore.store.bulk import intact, read_chunks
-from outofcore.store.local import with_room
-from outofcore.system.recycling import Recycler
+from outofcore.loading.gather import BatchBuffer, gather
+from outofcore.loading.memory import InFlight, Ledger, MemoryEstimate, piece_chunks, prove
+from outofcore.loading.split import Split
+from outofcore.loading.windows import touched
+from outofcore.settings.residencies import RESIDENCIES, ResidencyName
+from outofcore.store.bulk import read_chunks
+
+if TYPE_CHECKING:
+    from outofcore.loading.device import DeviceStream, Reservation
 
 Ints = npt.NDArray[np.int64]
 Work = Callable[[], None]
 
-PIECE_BYTES = 4 << 20  # decoded; a few milliseconds of work, long compared with handing it out
 TOUCHED_ROWS = 1 << 19  # of packed samples, looked at together
-PIECES = 4  # at least, of what is brought together, for as many threads
 
 
-def table_bytes(chunks: int, fields: int) -> int:
-    """Bytes of the tables of a split's chunks."""
-    of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, pinned
-    of_field = 8 + 24 + 4  # address; offset, length and checksum in the manifest; the store's checksum
-    return chunks * (of_chunk + fields * of_field)
+@dataclass(frozen=True, kw_only=True)
+class ResidencyPlan:
+    """A residency within a budget, and why it was chosen."""
 
+    kind: ResidencyName  # never "auto"
+    reason: str  # one line for the user
+    pool_slots: int = 0  # for chunks of pools, or on their way to a device
+    pinned_chunks: int = 0  # that stay
+    reservation: Reservation | None = None  # of the device that holds the rows
 
-def piece_chunks(brought: int, chunk_bytes: int) -> int:
-    """Chunks per piece of work."""
-    return max(1, min(PIECE_BYTES // max(chunk_bytes, 1), -(-brought // PIECES)))
+    @property
+    def host_chunks(self) -> int:
+        """Chunks in host memory."""
+        return self.pool_slots + self.pinned_chunks
+
+    def open(self, split: Split, stream: DeviceStream, recyclers: Recyclers) -> Residency:
+        """The residency, still empty."""
+        return residency_named(self.kind)(split, self, stream, recyclers)
 
 
 class Residency(ABC):
-    """Makes chunks available and gathers rows."""
+    """Keeps chunks and gathers rows from them.
 
-    name: str
+    A subclass states what it keeps (``ledger``), when ``"auto"`` takes it (``suits``), and decodes chunks (``_load``).
+    """
 
-    def __init__(self, rows: Rows, windows: Windows) -> None:
-        self.rows = rows
+    name: ResidencyName
+    forecast = "streamed"  # the column of 'outofcore plan' that forecasts it: loaded, streamed or mapped
+    on_device = False  # rows are gathered as tensors of an accelerator
+
+    @classmethod
+    @abstractmethod
+    def suits(cls, needs: MemoryEstimate, budget: int) -> str:
+        """Why ``"auto"`` takes it; "" if it does not."""
+
+    @staticmethod
+    @abstractmethod
+    def ledger(needs: MemoryEstimate) -> Ledger:
+        """Bytes of the budget that rows take at least."""
+
+    @classmethod
+    def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
+        """The residency within a budget. Raises BudgetError if that is too small, StoreError if it does not suit."""
+        prove(budget, [needs], cls.ledger)
+        return ResidencyPlan(kind=cls.name, pool_slots=sum(cls.ledger(needs).values()) // needs.chunk, reason=reason)
+
+    def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
+        self.split, self.reservation, self.stream, self.recyclers = split, plan.reservation, stream, recyclers
+        self.rows = rows = split.rows
         self.fields, self.chunk_rows, self.chunks = rows.fields, rows.chunk_rows, rows.chunks
-        self.length, self.packs = windows.length, windows.packs
+        self.length, self.packs = split.windows.length, split.windows.packs
         self.bytes_read = 0
         self.origins = rows.chunk_origins()
+        self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)  # of chunks, where in host memory
+        self._chunk_bytes = rows.chunk_rows * rows.row_bytes
+        self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
+        self._ready = np.zeros(self.chunks, np.bool_)  # chunks that rows can be gathered from
+        self._lock = threading.Lock()
 
     def touched(self, first: Ints) -> Ints:
         """The chunks that hold the samples with these first rows, ascending."""
@@ -69,262 +103,104 @@ class Residency(ABC):
             marks[touched(starts, np.maximum(lengths, 1), self.chunk_rows, self.origins)] = True
         return np.flatnonzero(marks)
 
-    @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
-        """Assign slots to chunks, and return the tasks that decode into them.
+        """Make room for chunks, and return the tasks that decode into it.
 
         The chunks are available once all of that work, and that of every earlier call, is done. Pieces of work may run
         in any thread, in any order, concurrently, or not at all if the epoch is abandoned.
         """
+        new = self._reserve(chunks)
+        piece = self._piece(len(new))
+        return [partial(self._fill, new[at : at + piece]) for at in range(0, len(new), piece)]
 
-    @abstractmethod
-    def release(self, chunks: Ints) -> None:
+    def release(self, chunks: Ints) -> None:  # noqa: B027 - most keep them
         """Declare that the chunks of one :meth:`bring` are no longer gathered from."""
 
-    @abstractmethod
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027 - most have none
         """Free all room that is not kept for the next epoch; called when no thread is working."""
 
-    @abstractmethod
     def allocate(self, count: int) -> BatchBuffer:
-        """A buffer for the rows of ``count`` samples."""
-
-    @abstractmethod
-    def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
-        """Fill ``buffer`` from place ``at`` with the samples whose first rows are given."""
-
-
-class HostResidency(Residency):
-    """A residency with chunks in host memory, each at an address."""
-
-    def __init__(self, rows: Rows, windows: Windows, recyclers: Recyclers | None = None) -> None:
-        super().__init__(rows, windows)
-        self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
-        self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
-        self._chunk_bytes = self.chunk_rows * rows.row_bytes
-        self._recyclers = defaultdict(Recycler) if recyclers is None else recyclers
-
-    def allocate(self, count: int) -> BatchBuffer:
-        """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
+        """An uninitialised buffer for the rows of ``count`` samples, (count, ...) or (count, length, ...) by field."""
         window = (self.length,) if self.length > 1 else ()
         return BatchBuffer(
             {
-                name: self._recyclers[name].empty((count, *window, *array.shape[1:]), array.dtype)
+                name: self.recyclers[name].empty((count, *window, *array.shape[1:]), array.dtype)
                 for name, array in self.fields.items()
             }
         )
 
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
-        """Copy each window once, from its chunks to its place in the batch."""
+        """Fill ``buffer`` from place ``at`` with the samples whose first rows are given; each row is copied once."""
         starts, lengths = (first, None) if self.packs is None else self.packs.runs(first)[:2]
         gather(self.addresses, starts, self.length, self.chunk_rows, self.origins, self._row_bytes, buffer, at, lengths)
 
+    def _reserve(self, chunks: Ints) -> Ints:
+        """Make room for those of the chunks that are to be loaded, and return them."""
+        return chunks[~self._ready[chunks]]
 
-class Arena(HostResidency):
-    """Decoded chunks in slots of a fixed arena: the residencies ``streamed``, ``hybrid`` and ``ram``.
+    def _piece(self, count: int) -> int:
+        """Chunks per piece of work, of so many."""
+        return piece_chunks(count, self._chunk_bytes)
 
-    A pool's chunks are decoded directly into slots; after the pool is consumed they stay until their slots are needed,
-    oldest first. A chunk shared by pools is decoded once. There is a slot for each of the ``pinned_chunks``, which are
-    never evicted: none in ``streamed``, some in ``hybrid``, all in ``ram``, whose first epoch therefore streams and
-    needs no separate reading phase; ``pool_slots`` are for the others. The pinned ones are fixed: an epoch uses each
-    chunk once, so a least-recently-used cache would have evicted each chunk by the time it is needed again.
-    """
+    @abstractmethod
+    def _load(self, chunks: Ints) -> int:
+        """Decode chunks, ascending; returns the bytes read."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        windows: Windows,
-        pool_slots: int,
-        pinned_chunks: int = 0,
-        used: Ints | None = None,  # the chunks that are ever brought; None for all
-        recyclers: Recyclers | None = None,
-    ) -> None:
-        super().__init__(rows, windows, recyclers)
-        used = np.arange(self.chunks) if used is None else used
-        pinned = min(pinned_chunks, len(used))
-        pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
-        self._pinned = np.zeros(self.chunks, np.bool_)
-        self._pinned[used] = np.diff(pinned_before) > 0  # evenly spread
-        self._slots = min(pinned + pool_slots, len(used))
-        self.name = "ram" if pinned == len(used) else "hybrid" if pinned else "streamed"
-        self._lock = threading.Lock()
-        self._buffers: list[npt.NDArray[Any]] = []
-        self._origins: list[int] = []
-        self._slot = np.full(self.chunks, -1, np.int64)
-        self._holders = np.zeros(self.chunks, np.int64)
-        self._decoded = np.zeros(self.chunks, np.bool_)
-        self._idle: dict[int, None] = {}  # unused chunks, longest idle first
-        self._free = list(range(self._slots))
+    def _decode(self, chunks: Ints, buffers: Sequence[npt.NDArray[Any]], slots: Ints) -> int:
+        """Decode chunks into slots of one buffer (slots, chunk_rows, ...) per field; returns the bytes read."""
+        return sum(
+            read_chunks([*self.rows.stores[store].values()], of_store, buffers, slots[own])
+            for store, own, of_store in self.rows.by_store(chunks)
+        )
 
-    def bring(self, chunks: Ints) -> list[Work]:
-        """Assign slots to the chunks that have none; the work decodes them; raises BudgetError."""
-        if not self._buffers:
-            buffers = [
-                np.empty((self._slots, array.chunk_rows, *array.shape[1:]), array.dtype)
-                for array in self.fields.values()
-            ]
-            self._origins = [buffer.ctypes.data for buffer in buffers]
-            self._buffers = buffers
-        with self._lock:
-            missing = self._missing(chunks)
-            if missing > 0:
-                raise BudgetError(f"{len(chunks)} chunks are needed together, {missing} more than there is room for")
-            self._holders[chunks] += 1
-            for chunk in chunks.tolist():
-                self._idle.pop(chunk, None)
-            new = chunks[self._slot[chunks] < 0].tolist()
-            while len(self._free) < len(new):
-                self._evict(next(iter(self._idle)))
-            taken = [self._free.pop() for _ in new]
-            self._slot[new] = taken
-        together = piece_chunks(len(new), self._chunk_bytes)
-        starts = range(0, len(new), together)
-        return [partial(self._decode, new[at : at + together], taken[at : at + together]) for at in starts]
-
-    def release(self, chunks: Ints) -> None:
-        """Release the chunks that no other pool needs and that are not kept."""
-        with self._lock:
-            self._holders[chunks] -= 1
-            for chunk in chunks[(self._holders[chunks] == 0) & ~self._pinned[chunks]].tolist():
-                self._idle[chunk] = None
-
-    def settle(self) -> None:
-        """Forget chunks that were not decoded and release the others.
-
-        Computed only from what is decoded, so that an interrupted :meth:`bring` or call of this neither loses a slot
-        nor assigns it twice.
-        """
-        self._holders[:] = 0
-        undecoded = ~self._decoded
-        self.addresses[:, undecoded] = ABSENT
-        self._slot[undecoded] = -1
-        evictable = np.flatnonzero(self._decoded & ~self._pinned).tolist()
-        self._idle = {chunk: None for chunk in self._idle if self._decoded[chunk]} | dict.fromkeys(evictable)
-        used = set(self._slot[self._decoded].tolist())
-        self._free = [slot for slot in range(self._slots) if slot not in used]
-
-    def _missing(self, chunks: Ints) -> int:
-        """Number of slots that are lacking to bring chunks."""
-        slots = self._slot[chunks]
-        wanted = sum(chunk in self._idle for chunk in chunks[slots >= 0].tolist())
-        return int(np.count_nonzero(slots < 0)) - (len(self._free) + len(self._idle) - wanted)
-
-    def _evict(self, chunk: int) -> None:
-        self._decoded[chunk] = False
-        self._idle.pop(chunk, None)
-        self._free.append(int(self._slot[chunk]))
-        self._slot[chunk] = -1
-        self.addresses[:, chunk] = ABSENT
-
-    def _decode(self, chunks: list[int], slots: list[int]) -> None:
-        numbers, places, read = np.array(chunks), np.array(slots), 0
-        for store, own, of_store in self.rows.by_store(numbers):
-            read += read_chunks([*self.rows.stores[store].values()], of_store, self._buffers, places[own])
-        for number, buffer in enumerate(self._buffers):
-            self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
-        self._decoded[chunks] = True
+    def _fill(self, chunks: Ints) -> None:
+        read = self._load(chunks)
+        self._ready[chunks] = True
         with self._lock:
             self.bytes_read += read
 
 
-class Mapped(HostResidency):
-    """Uncompressed shards mapped into memory: nothing is read twice, and only the page cache holds data.
+def residency_named(name: str) -> type[Residency]:
+    """The class of a residency."""
+    found: type[Residency] = pkgutil.resolve_name(RESIDENCIES[name])
+    return found
 
-    A shard file is an index, then the chunks, each followed by its checksum, so rows are at odd offsets, which the
-    gather supports. A chunk's checksum is verified when an epoch first needs it, and the sizes of its files with every
-    pool. A file truncated between that and the gather ends the process (SIGBUS), as with every memory map; changed
-    bytes there are detected by the next epoch.
-    """
 
-    name = "mapped"
+def choose(
+    kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
+) -> list[ResidencyPlan]:
+    """Choose residencies for splits that are read together, or check the user's choice."""
+    if len(needs) == 1:
+        ahead = needs[0].groups(needs[0].together)
+        return [_choose(kind, replace(needs[0], ahead=ahead, accelerator=device), budget)]
+    prove(budget, needs, residency_named("streamed").ledger)
+    whole = kind == "ram" or any(each.access == "anywhere" for each in needs)
+    groups = 0 if whole else max(each.groups(1) for each in needs)
+    shares = divide(max(budget - groups, sum(each.streamed for each in needs)), needs)
+    return [_choose(kind, replace(each, accelerator=device), share) for each, share in zip(needs, shares, strict=True)]
 
-    def __init__(self, rows: Rows, windows: Windows, recyclers: Recyclers | None = None) -> None:
-        super().__init__(rows, windows, recyclers)
-        self._stores = cast("Sequence[Mapping[str, SealedArray]]", rows.stores)
-        self._lock = threading.Lock()
-        self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
-        self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}
-        self._lengths = np.zeros(self.addresses.shape, np.int64)  # encoded bytes, 0 for a chunk of fill values
-        self._verified = np.zeros(self.chunks, np.bool_)
 
-    def bring(self, chunks: Ints) -> list[Work]:
-        """The work maps and verifies the chunks new to this epoch; raises DamagedStore if a shard's size changed."""
-        for store, _, of_store in self.rows.by_store(chunks):
-            for array in self._stores[store].values():
-                for shard in np.unique(of_store * array.chunk_rows // array.shard_rows).tolist():
-                    name = array.shard_file(shard)
-                    if array.files.exists(name):
-                        array.files.check_size(name)
-        new = chunks[~self._verified[chunks]]
-        together = piece_chunks(len(new), self._chunk_bytes)
-        return [partial(self._verify, new[at : at + together]) for at in range(0, len(new), together)]
+def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> ResidencyPlan:
+    if kind != "auto":
+        return residency_named(kind).plan(needs, budget, "as requested")
+    offers = ((residency, residency.suits(needs, budget)) for residency in map(residency_named, RESIDENCIES))
+    residency, reason = next(offer for offer in offers if offer[1])
+    return residency.plan(needs, budget, reason)
 
-    def release(self, chunks: Ints) -> None:
-        """Do nothing: mappings stay, and the page cache belongs to the system."""
 
-    def settle(self) -> None:
-        """Forget what was verified: the next epoch verifies again."""
-        self._verified[:] = False
+def divide(budget: int, needs: Sequence[MemoryEstimate]) -> list[int]:
+    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
+    shares = [each.streamed for each in needs]
+    left = max(0, budget - sum(shares))
+    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
+        more = min(left, max(0, needs[number].whole - shares[number]))
+        shares[number] += more
+        left -= more
+    return [share + left // len(needs) for share in shares] if left else shares
 
-    def _verify(self, chunks: Ints) -> None:
-        for chunk in chunks[(self.addresses[:, chunks] == ABSENT).any(axis=0)].tolist():
-            self._locate(chunk)
-        for number, name in enumerate(self.fields):
-            written = chunks[self._lengths[number, chunks] > 0]
-            sound = intact(self.addresses[number, written], self._lengths[number, written], self._sealed(name, written))
-            for chunk in written[~sound].tolist():
-                self._check(name, chunk)
-        self._verified[chunks] = True
 
-    def _locate(self, chunk: int) -> None:
-        store, own = self.rows.place(chunk)
-        for number, (name, array) in enumerate(self._stores[store].items()):
-            located = array.locate(own)
-            if located is None:
-                array.require_sealed(own, b"")
-                self.addresses[number, chunk] = self._fill(store, name).ctypes.data
-                continue
-            shard, offset, length = located
-            self._lengths[number, chunk] = length
-            self.addresses[number, chunk] = self._map(store, name, shard).ctypes.data + offset
-            with self._lock:
-                self.bytes_read += length
-
-    def _sealed(self, name: str, chunks: Ints) -> Ints:
-        """The sealed checksums of chunks of a field."""
-        places = [self.rows.place(chunk) for chunk in chunks.tolist()]
-        return np.array([self._stores[store][name].checksums[own] for store, own in places], np.int64)
-
-    def _check(self, name: str, chunk: int) -> None:
-        """Raise DamagedStore, unless only the compiled check found fault with the chunk."""
-        store, own = self.rows.place(chunk)
-        array = self._stores[store][name]
-        located = array.locate(own)
-        assert located is not None
-        shard, offset, length = located
-        array.decode(own, self._map(store, name, shard)[offset : offset + length].tobytes(), None)
-
-    def _map(self, store: int, name: str, shard: int) -> npt.NDArray[np.uint8]:
-        with self._lock:
-            if (store, name, shard) not in self._maps:
-                array = self._stores[store][name]
-                mapped = self._mapped(array, array.shard_file(shard))
-                self._maps[store, name, shard] = np.frombuffer(mapped, np.uint8)
-            return self._maps[store, name, shard]
-
-    def _mapped(self, array: SealedArray, file: str) -> mmap.mmap:
-        files = array.files
-        try:
-            return with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
-        except OSError as error:
-            raise StoreError(
-                f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "
-                "raise the limit of open files with 'ulimit -n', or use residency 'streamed'"
-            ) from error
-
-    def _fill(self, store: int, name: str) -> npt.NDArray[np.generic]:
-        array = self._stores[store][name]
-        with self._lock:
-            if (store, name) not in self._fills:
-                self._fills[store, name] = np.full((array.chunk_rows, *array.shape[1:]), array.fill, array.dtype)
-            return self._fills[store, name]
+def in_flight(needs: Sequence[MemoryEstimate], plans: Sequence[ResidencyPlan], budget: int) -> InFlight:
+    """Batches in flight, within what the residencies leave of the budget."""
+    kept = sum(each.fixed + plan.host_chunks * each.chunk for each, plan in zip(needs, plans, strict=True))
+    flight = max(needs, key=lambda each: each.batches).in_flight(max(0, budget - kept))
+    return flight if len(needs) == 1 else flight._replace(together=1)

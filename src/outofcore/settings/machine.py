@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from outofcore.errors import ParamsError
 from outofcore.settings.hardware import queue_workers, usable_cores, usable_memory
+from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
 from outofcore.settings.yaml_text import parse_yaml
 
@@ -46,7 +47,6 @@ _Whole = Annotated[int, Strict(), BeforeValidator(lambda value: int(value) if is
 _Share = Annotated[float, Strict(), BeforeValidator(lambda value: float(value) if isinstance(value, str) else value)]
 _Size = Annotated[int, BeforeValidator(parse_bytes)]
 _Engine = Literal["threads", "dask"]
-_Residency = Literal["auto", "ram", "mapped", "hybrid", "streamed", "device"]
 
 
 def _expects(text: str, **bounds: Any) -> Any:
@@ -70,7 +70,7 @@ class Machine:
     # bytes that conversion and loading may hold
     memory: Annotated[_Size, _expects(EXPECTED_SIZE, ge=1)] = GIB
     # of rows during training; auto chooses by the memory budget
-    residency: Annotated[_Residency, _expects(f"one of {', '.join(get_args(_Residency))}")] = "auto"
+    residency: Annotated[ResidencyName, _expects(f"one of {', '.join(get_args(ResidencyName))}")] = "auto"
     device: Annotated[str, _expects("one of auto, cpu, cuda, cuda:N, mps", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = (
         "auto"
     )

@@ -14,8 +14,8 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import BudgetError, ParamsError, RawInputError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import ResidencyName
 from outofcore.settings.machine import Machine
+from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet, this_rank

@@ -13,6 +13,7 @@ from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.loading.memory import MemoryEstimate
+from outofcore.loading.residency import residency_named
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.schema import Schema
@@ -85,7 +86,8 @@ class Forecast:
         """The way of reading with the least memory that these settings allow."""
         if isinstance(self.domain, Streaming) and self.domain.streamed(self.section):
             return RAW
-        return {"ram": "loaded", "mapped": "mapped", "device": "mapped"}.get(self.machine.residency, "streamed")
+        residency = self.machine.residency
+        return "streamed" if residency == "auto" else residency_named(residency).forecast
 
     @property
     def _splits(self) -> list[dict[str, int]]:

@@ -18,9 +18,8 @@ from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windo
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate
+from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, table_bytes
 from outofcore.loading.order import PlainSampler
-from outofcore.loading.residency import table_bytes
 from outofcore.loading.sequences import indexable
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema

@@ -1,0 +1,144 @@
+"""Uncompressed shards mapped into memory: the residency ``mapped``."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import StoreError
+from outofcore.loading.batch_memory import Recyclers
+from outofcore.loading.device import DeviceStream
+from outofcore.loading.gather import ABSENT
+from outofcore.loading.memory import Ledger, MemoryEstimate
+from outofcore.loading.residency import Residency, ResidencyPlan
+from outofcore.loading.split import Split
+from outofcore.settings.hardware import usable_memory
+from outofcore.settings.sizes import format_bytes
+from outofcore.store.array import SealedArray
+from outofcore.store.bulk import intact
+from outofcore.store.local import with_room
+
+Ints = npt.NDArray[np.int64]
+
+
+class Mapped(Residency):
+    """Maps shard files: nothing is read twice, and only the page cache holds data.
+
+    A shard file is an index, then the chunks, each followed by its checksum, so rows are at odd offsets, which the
+    gather supports. A chunk's checksum is verified when an epoch first needs it, and the sizes of its files with every
+    pool. A file truncated between that and the gather ends the process (SIGBUS), as with every memory map; changed
+    bytes there are detected by the next epoch.
+    """
+
+    name = forecast = "mapped"
+
+    @classmethod
+    def suits(cls, needs: MemoryEstimate, budget: int) -> str:
+        page_cache = usable_memory().value
+        if not needs.mappable or (needs.access != "anywhere" and needs.decoded > page_cache):
+            return ""
+        cached = f"{format_bytes(page_cache)} of memory can cache files"
+        return f"{needs.exceeds(budget)}; stored uncompressed, and {cached}"
+
+    @staticmethod
+    def ledger(needs: MemoryEstimate) -> Ledger:
+        del needs
+        return {}
+
+    @classmethod
+    def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
+        if not needs.mappable:
+            raise StoreError(
+                "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
+                "use residency 'streamed', or convert with store.codec: none"
+            )
+        return super().plan(needs, budget, reason)
+
+    def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
+        super().__init__(split, plan, stream, recyclers)
+        self._stores = cast("Sequence[Mapping[str, SealedArray]]", split.rows.stores)
+        self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
+        self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}
+        self._lengths = np.zeros(self.addresses.shape, np.int64)  # encoded bytes, 0 for a chunk of fill values
+
+    def settle(self) -> None:
+        """Forget what was verified: the next epoch verifies again."""
+        self._ready[:] = False
+
+    def _reserve(self, chunks: Ints) -> Ints:
+        """Raise DamagedStore if a shard's size changed."""
+        for store, _, of_store in self.rows.by_store(chunks):
+            for array in self._stores[store].values():
+                for shard in np.unique(of_store * array.chunk_rows // array.shard_rows).tolist():
+                    name = array.shard_file(shard)
+                    if array.files.exists(name):
+                        array.files.check_size(name)
+        return super()._reserve(chunks)
+
+    def _load(self, chunks: Ints) -> int:
+        """Map chunks, and verify them."""
+        unmapped = chunks[(self.addresses[:, chunks] == ABSENT).any(axis=0)].tolist()
+        read = sum(map(self._locate, unmapped))
+        for number, name in enumerate(self.fields):
+            written = chunks[self._lengths[number, chunks] > 0]
+            sound = intact(self.addresses[number, written], self._lengths[number, written], self._sealed(name, written))
+            for chunk in written[~sound].tolist():
+                self._check(name, chunk)
+        return read
+
+    def _locate(self, chunk: int) -> int:
+        """Map a chunk; returns its encoded bytes."""
+        store, own = self.rows.place(chunk)
+        for number, (name, array) in enumerate(self._stores[store].items()):
+            located = array.locate(own)
+            if located is None:
+                array.require_sealed(own, b"")
+                self.addresses[number, chunk] = self._fill_values(store, name).ctypes.data
+                continue
+            shard, offset, length = located
+            self._lengths[number, chunk] = length
+            self.addresses[number, chunk] = self._map(store, name, shard).ctypes.data + offset
+        return int(self._lengths[:, chunk].sum())
+
+    def _sealed(self, name: str, chunks: Ints) -> Ints:
+        """The sealed checksums of chunks of a field."""
+        places = [self.rows.place(chunk) for chunk in chunks.tolist()]
+        return np.array([self._stores[store][name].checksums[own] for store, own in places], np.int64)
+
+    def _check(self, name: str, chunk: int) -> None:
+        """Raise DamagedStore, unless only the compiled check found fault with the chunk."""
+        store, own = self.rows.place(chunk)
+        array = self._stores[store][name]
+        located = array.locate(own)
+        assert located is not None
+        shard, offset, length = located
+        array.decode(own, self._map(store, name, shard)[offset : offset + length].tobytes(), None)
+
+    def _map(self, store: int, name: str, shard: int) -> npt.NDArray[np.uint8]:
+        with self._lock:
+            if (store, name, shard) not in self._maps:
+                array = self._stores[store][name]
+                mapped = self._mapped(array, array.shard_file(shard))
+                self._maps[store, name, shard] = np.frombuffer(mapped, np.uint8)
+            return self._maps[store, name, shard]
+
+    def _mapped(self, array: SealedArray, file: str) -> mmap.mmap:
+        files = array.files
+        try:
+            return with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
+        except OSError as error:
+            raise StoreError(
+                f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "
+                "raise the limit of open files with 'ulimit -n', or use residency 'streamed'"
+            ) from error
+
+    def _fill_values(self, store: int, name: str) -> npt.NDArray[np.generic]:
+        array = self._stores[store][name]
+        with self._lock:
+            if (store, name) not in self._fills:
+                self._fills[store, name] = np.full((array.chunk_rows, *array.shape[1:]), array.fill, array.dtype)
+            return self._fills[store, name]

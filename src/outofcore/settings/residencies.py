@@ -1,0 +1,19 @@
+"""The residencies: where a loader keeps decoded rows. A new one is a row of this table and its class.
+
+Only names are here, so that settings are read without the loader's libraries.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ResidencyName = Literal["auto", "device", "ram", "mapped", "hybrid", "streamed"]
+
+RESIDENCIES = {
+    "device": "outofcore.loading.device:OnDevice",
+    "ram": "outofcore.loading.chunk_cache:Ram",
+    "mapped": "outofcore.loading.mapped:Mapped",
+    "hybrid": "outofcore.loading.chunk_cache:Hybrid",
+    "streamed": "outofcore.loading.chunk_cache:Streamed",
+}
+"""The class of each, a :class:`outofcore.loading.residency.Residency`, in the order in which ``"auto"`` tries them."""
