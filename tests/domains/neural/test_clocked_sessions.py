@@ -86,6 +86,21 @@ def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
     assert np.array_equal(one.only.rows["robs"], each.only.rows["robs"])
 
 
+@pytest.mark.parametrize("kind", ["h5", "zarr"])
+@pytest.mark.parametrize("keys", [("start", "end"), ("start_time", "stop_time")])
+def test_trials_may_be_a_group_of_starts_and_ends(clocked, tmp_path, kind, keys):
+    expected = convert(save_session("npy", tmp_path, clocked), names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
+    columns = {f"trials/{key}": clocked["trials"][:, side] for side, key in enumerate(keys)}
+    folder = tmp_path / kind
+    folder.mkdir()
+    save_session(kind, folder, {name: each for name, each in clocked.items() if name != "trials"} | columns)
+    got = convert(folder, names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
+    assert [{**each, "key": b""} for each in got.only.sequences] == [
+        {**each, "key": b"", "source": got.only.sequences[0]["source"]} for each in expected.only.sequences
+    ]
+    assert np.array_equal(got.only.rows["robs"], expected.only.rows["robs"])
+
+
 @pytest.mark.parametrize("types", [("i8", "u8"), ("u4", "i8"), ("u8", "i4")])
 def test_vectors_of_whole_numbers_may_be_of_several_types(clocked, write_h5, types):
     times, neurons = np.rint(clocked["spike_times"] * 30_000), clocked["spike_neurons"]

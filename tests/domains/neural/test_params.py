@@ -16,6 +16,8 @@ def section(**source):
         ({"names": {"responses": None}}, "either responses or spike_times"),
         ({"names": {"spike_times": "s"}}, "either responses or spike_times"),
         ({"names": {"spike_neurons": "s"}}, "spike_neurons needs spike_times"),
+        ({"names": {"responses": None, "spike_times": "s/*", "spike_neurons": "n"}}, "one vector of spike times"),
+        ({"names": {"responses": None, "spike_times": "s", "spike_neurons": "n/*"}}, "one vector of spike times"),
         ({"names": {"frame_times": "t"}}, "frame_times is a clock of its own: set bin_width"),
         ({"names": {"responses": None, "spike_times": "s"}}, "set bin_width, in seconds"),
         ({"transforms": [{"name": "difference"}]}, "signed fractions, which stimulus_dtype uint8 cannot hold"),

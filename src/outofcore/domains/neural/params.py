@@ -54,6 +54,8 @@ class NameSection(Section):
             raise ValueError("expected either responses or spike_times, the other null")
         if self.spike_neurons is not None and self.spike_times is None:
             raise ValueError("spike_neurons needs spike_times")
+        if self.spike_neurons is not None and "*" in f"{self.spike_times}{self.spike_neurons}":
+            raise ValueError("spike_neurons needs one vector of spike times, without *")
         return self
 
 

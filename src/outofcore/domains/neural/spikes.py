@@ -118,11 +118,6 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
     if source.names.spike_neurons is not None:
         times = find_vector(recording, "spike_times", name)
         owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
-        if "*" in name or "*" in source.names.spike_neurons:
-            raise SessionError(
-                "names.spike_neurons needs one vector of spike times, and has * or names.spike_times has",
-                reason="wrong_shape",
-            )
         if times.shape != owners.shape:
             raise SessionError(
                 f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}", reason="unequal_length"

@@ -25,7 +25,7 @@ from outofcore.domains.neural.recordings.arrays import (
     unwritten,
     written,
 )
-from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.domains.neural.recordings.recording import Recording, intervals_of
 from outofcore.system.failures import raise_if_of_system
 
 with suppress(ImportError):
@@ -40,11 +40,6 @@ MOST_LINKS = 16
 class Hdf5Recording(Recording):
     format = "hdf5"
     suffixes: tuple[str, ...] = (".h5", ".hdf5")
-
-    @classmethod
-    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
-        del members
-        return cls(root)
 
     def __init__(self, path: Path) -> None:
         with refusing("not a readable HDF5 file", OSError):
@@ -70,7 +65,7 @@ class Hdf5Recording(Recording):
         return isinstance(item, h5py.Dataset) and not name.startswith("#")
 
     def array(self, name: str, axis: int = 0) -> RecordedArray:
-        return as_array(self.resolve(name), axis)
+        return intervals_of(self, name) or as_array(self.resolve(name), axis)
 
     def cells(self, name: str, axis: int = 0) -> list[RecordedArray] | None:
         """MATLAB cells, column by column, or the rows of a ragged dataset."""

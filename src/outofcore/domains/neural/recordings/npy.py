@@ -84,11 +84,6 @@ class NpzRecording(Recording):
     format = "npz"
     suffixes = (".npz",)
 
-    @classmethod
-    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
-        del members
-        return cls(root)
-
     def __init__(self, path: Path) -> None:
         self._path = path
         with refusing("not a readable .npz archive", *ARCHIVE_DAMAGE):

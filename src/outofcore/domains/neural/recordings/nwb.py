@@ -19,6 +19,7 @@ from outofcore.domains.neural.clocks import joined_intervals, listed_clock, nano
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, part
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
+from outofcore.domains.neural.recordings.recording import intervals_of
 
 # Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20
@@ -46,8 +47,8 @@ class NwbRecording(Hdf5Recording):
         found = self.resolve(name)
         if isinstance(found, h5py.Dataset):
             return as_array(found, axis)
-        if all(link_of(found, key) is not None for key in ("start_time", "stop_time")):
-            return _intervals(self._there(name, "start_time"), self._there(name, "stop_time"))
+        if (intervals := intervals_of(self, name)) is not None:
+            return intervals
         if link_of(found, "order_of_images") is not None:
             return _images(self.file, found, axis)
         outside = self._part(name, "external_file")
@@ -224,20 +225,6 @@ def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
         return np.stack([picture.read(0, picture.shape[0]) for picture in pictures[start:stop]])
 
     return RecordedArray((len(pictures), *shapes[0]), np.result_type(*(picture.dtype for picture in pictures)), read)
-
-
-def _intervals(start: RecordedArray, stop: RecordedArray) -> RecordedArray:
-    """Start and stop of each row of an intervals table, shape (rows, 2), seconds."""
-    if len(start.shape) != 1 or start.shape != stop.shape:
-        raise SessionError(
-            f"expected start_time and stop_time of one length, got shapes {start.shape} and {stop.shape}",
-            reason="unequal_length",
-        )
-    return RecordedArray(
-        (start.shape[0], 2),
-        np.dtype(np.float64),
-        lambda first, end: np.stack([start.read(first, end), stop.read(first, end)], axis=1),
-    )
 
 
 def _number(place: Any, key: str, default: float | None) -> float:

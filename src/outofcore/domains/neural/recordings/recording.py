@@ -14,6 +14,9 @@ from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, concatenated, flat
 from outofcore.raw.files import natural_order
 
+INTERVALS = (("start_time", "stop_time"), ("start", "end"))
+"""Arrays of a group that holds intervals, in NWB and in torch_brain."""
+
 
 class Recording:
     """An open session. A format is a module here with a subclass: what it reads is stated there, and nowhere else."""
@@ -27,10 +30,14 @@ class Recording:
     always_read: tuple[str, ...] = ()  # what is read if it is there, without a setting
     unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
 
+    def __init__(self, path: Path) -> None:
+        """Open a file or a folder; raises SessionError."""
+
     @classmethod
     def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
         """Open a file, or a folder with some files of interest, relative to it; raises SessionError."""
-        raise NotImplementedError
+        del members
+        return cls(root)
 
     def names(self) -> Sequence[str]:
         """Names of all arrays, for patterns and messages."""
@@ -113,6 +120,24 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Re
     if not arrays:
         raise missing(recording, field, name)
     return joined(field, name, arrays)
+
+
+def intervals_of(recording: Recording, name: str) -> RecordedArray | None:
+    """Start and stop of each interval (intervals, 2) in a group that has both. Raises as :meth:`Recording.array`."""
+    keys = next((keys for keys in INTERVALS if set(keys) <= {*(recording.members(name) or ())}), None)
+    if keys is None:
+        return None
+    start, stop = (recording.array(f"{name}/{key}") for key in keys)
+    if len(start.shape) != 1 or start.shape != stop.shape:
+        raise SessionError(
+            f"{name}: expected {' and '.join(keys)} of one length, got shapes {start.shape} and {stop.shape}",
+            reason="unequal_length",
+        )
+
+    def read(first: int, end: int) -> npt.NDArray[Any]:
+        return np.stack([start.read(first, end), stop.read(first, end)], axis=1)
+
+    return RecordedArray((start.shape[0], 2), np.result_type(start.dtype, stop.dtype), read)
 
 
 def joined(field: str, name: str, arrays: Sequence[RecordedArray]) -> RecordedArray:

@@ -21,7 +21,7 @@ from outofcore.domains.neural.recordings.arrays import (
     unwritten,
     written,
 )
-from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.domains.neural.recordings.recording import Recording, intervals_of
 from outofcore.raw.files import natural_order
 
 
@@ -32,11 +32,6 @@ class ZarrRecording(Recording):
     folder_suffix = ".zarr"
     # Metadata of version 3 and 2, and chunks, whose names end with their place in the grid.
     member_suffixes = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")
-
-    @classmethod
-    def open(cls, root: Path, members: tuple[str, ...]) -> Recording:
-        del members
-        return cls(root)
 
     def __init__(self, path: Path) -> None:
         with refusing("not a readable Zarr group", OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
@@ -49,6 +44,8 @@ class ZarrRecording(Recording):
 
     def array(self, name: str, axis: int = 0) -> RecordedArray:
         found: Any = self._group[name.strip("/")]
+        if (intervals := intervals_of(self, name)) is not None:
+            return intervals
         if not isinstance(found, zarr.Array):
             raise SessionError(f"{name!r} is a group; name one of its arrays", reason="wrong_type")
         chunks = self._chunks(found)
