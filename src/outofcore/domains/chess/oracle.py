@@ -169,7 +169,6 @@ class ReadGame:
         self.squares, self.state, self.move = (rows[name][:count] for name in ("squares", "state", "move"))
         notes = [bracket_notes(comments) for comments in reader.comments[:count]]
         self.clock, self.evaluation, self.mate, self._spent, _ = (list(column) for column in zip(*notes, strict=True))
-        self.ply = range(count)
         self.result = [_RESULTS.get(reader.marker, result)] * count
         self._increment = _gained(time_control)
 

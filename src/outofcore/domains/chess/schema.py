@@ -54,10 +54,12 @@ def _position_column(
     values: Callable[[ReplayedGames], Any] | None = None,
     noted: Noted = "",
     setting: str = "",
+    reference: Callable[[ReadGame], Any] | None = None,
     **field: Any,
 ) -> PositionColumn:
-    """A column whose reference is the attribute of its name."""
-    return PositionColumn(Field(name=name, dtype=dtype, doc=doc, **field), values, attrgetter(name), noted, setting)
+    """A column; without ``reference``, the attribute of its name."""
+    stored = Field(name=name, dtype=dtype, doc=doc, **field)
+    return PositionColumn(stored, values, reference or attrgetter(name), noted, setting)
 
 
 def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
@@ -100,7 +102,13 @@ POSITION_COLUMNS = (
         shape=(4,),
         attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
     ),
-    _position_column("ply", "uint16", "half-moves since the first position of the game", lambda games: games.ply),
+    _position_column(
+        "ply",
+        "uint16",
+        "half-moves since the first position of the game",
+        lambda games: games.ply,
+        reference=lambda game: range(len(game.move)),
+    ),
     _position_column(
         "move",
         "uint16",
