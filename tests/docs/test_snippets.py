@@ -27,7 +27,7 @@ OWN = {"chess": "games", "go": "sgf", "text": "corpus", "neural": "recordings"}
 """Folders of the reader's raw files, by domain."""
 GAMES = 60
 BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
-ELSEWHERE = ("dvc", "git", "pip", "make")
+ELSEWHERE = ("export", "dvc", "git", "pip", "make")
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("chess", "go", "text", "neural", "coming-from", "faq", "loading")),
