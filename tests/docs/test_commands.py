@@ -79,7 +79,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), ROOT / "docs/llms.txt"]:
         for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text()):
             if "://" in target:
                 continue
@@ -89,7 +89,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_commands_that_are_named_exist() -> None:
-    text = "".join(page.read_text() for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    text = "".join(page.read_text() for page in [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "docs/llms.txt"])
     known = subprocess.run(
         [Path(sys.executable).parent / "outofcore", "--help"], capture_output=True, text=True, check=True
     ).stdout
