@@ -166,7 +166,9 @@ class ReadGame:
 
     def __init__(self, reader: _Reader, count: int, result: int, time_control: str) -> None:
         rows = reader.replay.rows()
-        self.squares, self.state, self.move = (rows[name][:count] for name in ("squares", "state", "move"))
+        self.squares: npt.NDArray[Any] = rows["squares"][:count]
+        self.state: npt.NDArray[Any] = rows["state"][:count]
+        self.move: npt.NDArray[Any] = rows["move"][:count]
         notes = [bracket_notes(comments) for comments in reader.comments[:count]]
         self.clock, self.evaluation, self.mate, self._spent, _ = (list(column) for column in zip(*notes, strict=True))
         self.result = [_RESULTS.get(reader.marker, result)] * count
