@@ -61,7 +61,7 @@ def forge_text(root: Path, name: str, text: str) -> None:
 
 def forge_seal(root: Path, edit: Edit) -> None:
     """Edit the list of files, and let the digest follow."""
-    files = dict(read_seal((root / SEAL).read_text(), "").files)
+    files = dict(read_seal((root / SEAL).read_bytes(), "").files)
     edit(files)
     (root / SEAL).write_text(Seal(files).text())
 

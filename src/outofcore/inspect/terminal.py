@@ -94,7 +94,7 @@ def print_rows(console: Console, store: Store, found: Sequence[Look]) -> None:
 def verify_visibly(store: Path) -> Verdict:
     """Check a store in full, with a bar on a terminal."""
     try:
-        total = sum(size for size, _ in read_seal((store / SEAL).read_text("utf-8"), str(store)).files.values())
+        total = sum(size for size, _ in read_seal((store / SEAL).read_bytes(), store).files.values())
     except (OSError, ValueError, OutOfCoreError):  # the check itself reports what is wrong
         total = None
     with Bar(transient=True) as progress:

@@ -181,9 +181,9 @@ def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
     return request()
 
 
-def listed(client: Any, connection: Any, folder: str | None = None) -> dict[str, Any]:
-    """Size (``size``) and version (``e_tag``) of all objects, or of those in a folder, by name."""
-    pages = repeated(client, lambda: list(client.list(connection, folder)))
+def listed(client: Any, connection: Any) -> dict[str, Any]:
+    """Size (``size``) and version (``e_tag``) of all objects by name."""
+    pages = repeated(client, lambda: list(client.list(connection)))
     return {each["path"]: each for page in pages for each in page}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,62 +43,58 @@ class RangeReader:
     held: Any  # objects to keep alive until the bytes are read
 
 
-class Files(Protocol):
+class Files(ABC):
     """The files of a store, wherever they are; thread-safe."""
 
-    at_once: int
-    """Most files for one call of :meth:`open_ranges`."""
-    fetching: int
-    """Most bytes held while a copy on this machine is filled."""
+    root: Path | str  # of the store, for messages
+    at_once: int  # most files for one call of :meth:`open_ranges`
+    fetching = 0  # most bytes held while a copy on this machine is filled
+    _listed: Listed  # by the seal
 
-    @property
-    def root(self) -> Path | str:
-        """Location of the store, for messages."""
-        ...
-
+    @abstractmethod
     def seal(self) -> bytes:
-        """Content of the seal; raises StoreError if it is missing."""
-        ...
+        """Content of the seal; raises StoreError if it is missing or inaccessible."""
 
+    @abstractmethod
     def compare(self, files: Listed) -> None:
         """Compare existing files with those in the seal; raises DamagedStore if one is missing or differs."""
-        ...
 
+    @abstractmethod
     def found(self) -> dict[str, int]:
         """Sizes of all existing files by name, listed or not."""
-        ...
 
     def exists(self, name: str) -> bool:
         """Whether the seal lists the file."""
-        ...
+        return name in self._listed
 
     def size(self, name: str) -> int:
         """Bytes of the file, according to the seal."""
-        ...
+        return self._listed[name][0]
 
+    @abstractmethod
     def open(self, name: str) -> Descriptor:
-        """The open file, for memory mapping; raises StoreError if it is not on this machine."""
-        ...
+        """The open file, which stays open while referenced; raises StoreError if it is not on this machine."""
 
-    def check_size(self, name: str) -> None:
+    def check_size(self, name: str) -> None:  # noqa: B027 - only a file on this machine may change its size
         """Raise DamagedStore unless a file still has the size listed in the seal."""
-        ...
 
+    @abstractmethod
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a file from an offset; raises DamagedStore if it is too short."""
-        ...
+        """Bytes of a file from an offset; raises DamagedStore if it is too short, StoreError if it cannot be read."""
 
+    @abstractmethod
     def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Make ranges of several files readable by compiled code."""
-        ...
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """Call a function that reads for each item, in parallel if reading is latency-bound."""
-        ...
+        for item in items:
+            work(item)
 
     def drop(self, name: str, offset: int, length: int) -> bool:
         """Forget the copy on this machine of a range; whether there was one."""
-        ...
+        del name, offset, length
+        return False
 
 
 def read_checked(files: Files, name: str, offset: int, length: int, check: Callable[[bytes], Checked]) -> Checked:

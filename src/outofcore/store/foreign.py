@@ -15,7 +15,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,17 +124,14 @@ class ForeignStore(Unsealed):
         splits: Mapping[str, range],
         packings: Mapping[str, Packing],
         place: str,
-        arguments: Mapping[str, Any],
+        reopened: Callable[[], Unsealed],
     ) -> None:
         facts = {
             name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name], repr(packings.get(name))]
             for name, array in arrays.items()
         }
-        super().__init__(root, "zarr", {}, splits, chunk, facts, place)
-        self._zarrs, self._axes, self._packings, self._arguments = arrays, axes, packings, arguments
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(open_zarr, **self._arguments), ()
+        super().__init__(root, "zarr", {}, splits, chunk, facts, place, reopened)
+        self._zarrs, self._axes, self._packings = arrays, axes, packings
 
     def fields(self, rows: range) -> dict[str, ForeignArray]:
         return {
@@ -235,15 +232,7 @@ def open_zarr(
         split_rows(root, count, chunk, rows, splits),
         {} if packed else {name: packing for name, array in arrays.items() if (packing := packing_of(array))},
         place,
-        {
-            "source": source,
-            "fields": fields,
-            "axis": axis,
-            "rows": rows,
-            "splits": splits,
-            "strict": strict,
-            "packed": packed,
-        },
+        partial(open_zarr, source, fields, axis, rows, splits, strict=strict, packed=packed),
     )
     for name in arrays if strict else ():
         if absent := store.missing(name):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.files import REPLACED, Item, Listed, RangeReader, Ranges
+from outofcore.store.files import REPLACED, Files, Listed, RangeReader, Ranges
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 from outofcore.system.descriptors import Descriptor, Folder, most_open_files
 from outofcore.system.project import project_of
@@ -25,7 +25,7 @@ OPEN_FILES = 256
 MOST_SEAL_BYTES = 1 << 30  # of ten million files
 
 
-class LocalFiles:
+class LocalFiles(Files):
     """Reads ranges of a store's files, keeping files open.
 
     Opened files are pinned: names are looked up in the original folder, wherever it is moved, whatever replaces its
@@ -33,12 +33,10 @@ class LocalFiles:
     listed in the seal. Safe under threads and after a fork: reads carry their own offset, so descriptors may be shared.
     """
 
-    fetching = 0
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self._place = Path(os.path.realpath(root))
-        self._listed: Listed = {}
+        self._listed = {}
         self._identities: dict[str, Identity] = {}
         self._limit = open_limit()
         self.at_once = max(1, self._limit // 8)
@@ -67,14 +65,14 @@ class LocalFiles:
             self._open_folder = folder
         return folder
 
-    def __getstate__(self) -> tuple[Path, Path, str]:
+    def __getstate__(self) -> tuple[Path | str, Path, str]:
         return self.root, self._place, Seal(self._listed).digest
 
-    def __setstate__(self, state: tuple[Path, Path, str]) -> None:
+    def __setstate__(self, state: tuple[Path | str, Path, str]) -> None:
         root, place, digest = state
         self.__init__(place)  # type: ignore[misc]  # a copy in another process opens its own files
         self.root = root
-        seal = read_seal(self.seal().decode("utf-8", "replace"), str(root))
+        seal = read_seal(self.seal(), root)
         if seal.digest != digest:
             raise StoreError(f"{root}: {REPLACED}")
         self.compare(seal.files)
@@ -125,14 +123,7 @@ class LocalFiles:
                 sizes[name] = self._folder.facts(name).st_size
         return sizes
 
-    def exists(self, name: str) -> bool:
-        return name in self._listed
-
-    def size(self, name: str) -> int:
-        return self._listed[name][0]
-
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a file from an offset; raises DamagedStore, StoreError if the filesystem cannot read it."""
         size = self.size(name)
         if not 0 <= offset <= size or not 0 <= length <= size - offset:
             raise DamagedStore(f"{self.root}: {name} has {size} bytes, expected {offset + length} or more; {ADVICE}")
@@ -151,16 +142,7 @@ class LocalFiles:
         files = [self.open(ranges.name) for ranges in wanted]
         return [RangeReader(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
 
-    def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
-        for item in items:
-            work(item)
-
-    def drop(self, name: str, offset: int, length: int) -> bool:
-        del name, offset, length
-        return False
-
     def open(self, name: str) -> Descriptor:
-        """An open file, which stays open while referenced."""
         kept = self._kept_here()
         with kept.lock:
             found = kept.files.get(name)

@@ -320,7 +320,7 @@ def files_of(path: str | Path, remote: type[RemoteFiles] = RemoteFiles) -> Files
 
 def open_sealed(files: Files) -> SealedStore:
     """The store of these files; errors as for :func:`open_store`."""
-    seal = read_seal(files.seal().decode("utf-8", "replace"), str(files.root))
+    seal = read_seal(files.seal(), files.root)
     files.compare(seal.files)
     names = [name for name in seal.files if name.endswith("zarr.json")]
     content: dict[str, bytes] = {}

@@ -21,7 +21,7 @@ import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.connection import FIRST_PAUSE, connect, imported, kind_of, listed, shown, what_failed
-from outofcore.store.files import IN_MEMORY, REPLACED, Item, RangeReader, Ranges
+from outofcore.store.files import IN_MEMORY, REPLACED, Files, Item, RangeReader, Ranges
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.system.descriptors import Descriptor
 
@@ -45,10 +45,8 @@ class Traffic:
     bytes: int = 0  # received, including gaps between ranges
 
 
-class RemoteFiles:
+class RemoteFiles(Files):
     """Reads ranges of a store's objects."""
-
-    fetching = 0
 
     def __init__(
         self, address: str, listed: Mapping[str, tuple[int, str]] | None = None, tags: Mapping[str, str] | None = None
@@ -75,7 +73,6 @@ class RemoteFiles:
         self.__init__(*state)  # type: ignore[misc]  # a copy in another process makes its own connections
 
     def seal(self) -> bytes:
-        """Content of the seal; raises StoreError if it is missing or inaccessible."""
         if self._lists:
             self._listing = self._pool.submit(self._objects)  # for compare(), meanwhile
         with self._one_line(SEAL):
@@ -90,7 +87,6 @@ class RemoteFiles:
         return self._sealed
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:
-        """Compare existing objects with those in the seal; raises DamagedStore if one is missing or differs."""
         if self._listed and self._listed != files:
             raise StoreError(f"{self.root}: {REPLACED}")
         self._listed = dict(files)
@@ -111,7 +107,7 @@ class RemoteFiles:
 
     def _objects(self) -> dict[str, Any]:
         if not self._lists:
-            names = [SEAL, *read_seal(self._sealed.decode("utf-8", "replace"), self.root).files]
+            names = [SEAL, *read_seal(self._sealed, self.root).files]
             return {name: facts for name, facts in zip(names, self._pool.map(self._head, names), strict=True) if facts}
         with self._one_line("the list of objects"):
             found = listed(self._obstore, self._store)
@@ -126,20 +122,11 @@ class RemoteFiles:
             except FileNotFoundError:
                 return None
 
-    def exists(self, name: str) -> bool:
-        return name in self._listed
-
-    def size(self, name: str) -> int:
-        return self._listed[name][0]
-
     def open(self, name: str) -> Descriptor:
         """Raise StoreError: only local files can be mapped."""
         raise StoreError(
             f"{self.root}: {name} cannot be mapped into memory from there; use residency 'streamed' or 'hybrid'"
         )
-
-    def check_size(self, name: str) -> None:
-        """Do nothing: only the object that was listed is ever read."""
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Bytes of an object from an offset; raises DamagedStore, StoreError after :data:`RETRIES` retries."""
@@ -166,11 +153,6 @@ class RemoteFiles:
         self._require_same_process()
         for _ in self._pool.map(work, items):
             pass
-
-    def drop(self, name: str, offset: int, length: int) -> bool:
-        """Do nothing: there is no copy."""
-        del name, offset, length
-        return False
 
     def _fetch(self, run: tuple[str, int, int]) -> Any:
         name, start, stop = run
@@ -213,7 +195,9 @@ class RemoteFiles:
         try:
             yield
         except self._obstore.exceptions.BaseError as error:
-            raise StoreError(what_failed(self.root, name, error)) from None  # whose text may hold the whole address
+            raise StoreError(
+                what_failed(str(self.root), name, error)
+            ) from None  # whose text may hold the whole address
 
 
 @cache

@@ -41,8 +41,9 @@ def _canonical(files: Mapping[str, tuple[int, str]]) -> str:
     return json.dumps({name: list(files[name]) for name in sorted(files)}, separators=(",", ":"))
 
 
-def read_seal(text: str, store: str) -> Seal:
+def read_seal(content: bytes, store: Path | str) -> Seal:
     """Parse and check a seal; raises StoreError for another format, DamagedStore if a byte changed."""
+    text = content.decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
         found = parsed["format"]

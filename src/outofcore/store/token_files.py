@@ -8,7 +8,7 @@ are little-endian. A file without a header is read as flat ids only if it does n
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,27 +102,23 @@ class TokenArray(Array):
 class TokenFile(Unsealed):
     """A file of token ids; made by :func:`open_tokens`."""
 
-    def __init__(self, path: Path, ids: Ids, splits: Mapping[str, range], arguments: Mapping[str, Any]) -> None:
-        end = arguments["end_of_document"]
+    def __init__(
+        self,
+        path: Path,
+        ids: Ids,
+        splits: Mapping[str, range],
+        end: int | None,
+        vocabulary: int | None,
+        reopened: Callable[[], Unsealed],
+    ) -> None:
         attributes = {"row": "token", "sequence": "document", "dtype": ids.dtype.name, "end_id": end}
-        facts = [ids.dtype.str, ids.offset, ids.count, end]
-        super().__init__(
-            path,
-            "text",
-            attributes | {"indexed": ids.ends is not None},
-            splits,
-            CHUNK_ROWS,
-            facts,
-            os.path.realpath(path),
-        )
-        self._file, self._ids, self._end, self._arguments = Descriptor(path), ids, end, arguments
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(open_tokens, **self._arguments), ()
+        attributes |= {"indexed": ids.ends is not None}
+        facts, place = [ids.dtype.str, ids.offset, ids.count, end], os.path.realpath(path)
+        super().__init__(path, "text", attributes, splits, CHUNK_ROWS, facts, place, reopened)
+        self._file, self._ids, self._end, self._vocabulary = Descriptor(path), ids, end, vocabulary
 
     def fields(self, rows: range) -> dict[str, TokenArray]:
-        vocabulary = self._arguments["vocab_size"]
-        return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows, vocabulary)}
+        return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows, self._vocabulary)}
 
     def lengths(self, rows: range) -> Ints:
         """Tokens of each document, as its index tells, or the id that ends one; without either they are one."""
@@ -204,8 +200,8 @@ def open_tokens(
     if not ids.count:
         raise StoreError(f"{place}: has no tokens")
     parts = split_rows(place, ids.count, CHUNK_ROWS, rows, splits)
-    arguments = {"path": path, "dtype": dtype, "end_of_document": end_of_document, "rows": rows, "splits": splits}
-    tokens = TokenFile(place, ids, parts, arguments | {"vocab_size": vocab_size})
+    reopened = partial(open_tokens, path, dtype, end_of_document, rows, splits, vocab_size)
+    tokens = TokenFile(place, ids, parts, end_of_document, vocab_size, reopened)
     if vocab_size is not None:
         tokens.fields(range(ids.count))["tokens"].read(0, min(ids.count, CHUNK_ROWS))
     return tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,10 @@ from outofcore.store.seal import Seal
 
 
 class Unsealed(Store):
-    """A store without a seal; ``facts`` describe its form, ``place`` is where it is, links resolved."""
+    """A store without a seal; ``facts`` describe its form, ``place`` is where it is, links resolved.
+
+    ``reopened`` opens it again, in another process.
+    """
 
     def __init__(
         self,
@@ -35,10 +38,14 @@ class Unsealed(Store):
         chunk_rows: int,
         facts: object,
         place: str,
+        reopened: Callable[[], Unsealed],
     ) -> None:
         super().__init__(root, Seal({}), attributes, domain, ("",), [*splits])
         self.chunk_rows, self._rows = chunk_rows, splits
-        self._facts, self._place = facts, place
+        self._facts, self._place, self._reopened = facts, place, reopened
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._reopened, ()
 
     def __repr__(self) -> str:
         fields = ", ".join(self.fields(next(iter(self._rows.values()))))

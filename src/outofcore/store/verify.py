@@ -36,7 +36,7 @@ def verify(path: str | Path, progress: Callable[[int], object] | None = None) ->
     try:
         files = files_of(path)
         name = str(files.root)
-        seal = read_seal(files.seal().decode("utf-8", "replace"), name)
+        seal = read_seal(files.seal(), name)
         digest = seal.digest
         problems, read = _compare(files, seal, progress)
     except StoreError as error:
