@@ -26,13 +26,16 @@ from tokenizers import AddedToken
 
 import outofcore
 from outofcore.domains.text.documents import reading, records
+from outofcore.domains.text.documents.hub import GivenRecords
 from outofcore.domains.text.documents.parquet import values
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.documents.records import read_documents
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.schema import attributes, tokenizer_of
+from outofcore.domains.text.source import placed_units
 from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import RawInputError
-from outofcore.raw.files import Member
+from outofcore.raw.files import Member, RawFile, find_files
 from outofcore.raw.unit import Stretch
 from tests.domains.text.conftest import PROSE
 from tests.domains.text.families import FAMILIES, HOSTILE
@@ -634,3 +637,29 @@ def test_the_hash_decides_where_it_fills_all_splits_and_small_texts_stay_whole(c
     assert len(convert(small).documents) == 1
     assert len(convert(small, splits={"by": "place"}).documents) == 3
     assert len(convert(small, splits={"by": "place", "val": 0.0, "test": 0.5}).documents) == 2
+
+
+@pytest.mark.parametrize("kind", ["parquet", "dictionary", "lines", "text", "utf-16", "records"])
+def test_a_unit_has_a_bounded_number_of_documents(section_of, tmp_path: Path, kind: str) -> None:
+    """Each takes memory, however short it is; all have the offset that the file has."""
+    count = 50_000
+    files: list[RawFile] = []
+    if kind in ("parquet", "dictionary"):
+        table = pa.table({"text": pa.array([""] * count)})
+        pq.write_table(table, tmp_path / "a.parquet", use_dictionary=kind == "dictionary")
+        offsets = range(count)
+    elif kind == "lines":
+        (tmp_path / "a.jsonl").write_text('{"text": ""}\n' * count)
+        offsets = range(0, 13 * count, 13)
+    elif kind == "records":
+        files = [GivenRecords.of([{"text": ""}] * count, "text")]
+        offsets = range(count)
+    else:
+        (tmp_path / "a.txt").write_text("a||" * count, encoding="utf-16" if kind == "utf-16" else "utf-8", newline="")
+        offsets = range(2, 2 + 6 * count, 6) if kind == "utf-16" else range(0, 3 * count, 3)
+    section = section_of(tmp_path, source={"separator": "||"}, filters={"min_bytes": 2})
+    files = files or find_files(tmp_path, "**/*", SUFFIXES, section="text")
+    read = [read_documents(unit, section) for unit in placed_units(files, section, None)]
+    assert max(len(each.rejects) for each in read) <= 1 << 14
+    assert [reject.offset for each in read for reject in each.rejects] == list(offsets)
+    assert {reject.reason for each in read for reject in each.rejects} == {"too_short"}

@@ -27,6 +27,9 @@ LEAST_BYTES = 64 << 10
 FEW = 4096
 """As many documents are not few, however small a share is: the input is not read further to know its splits."""
 
+FEW_JOINED = 256
+"""Units of more documents share none with other files."""
+
 
 @dataclass(frozen=True)
 class Places:
@@ -78,7 +81,17 @@ def find_places(files: Sequence[RawFile], section: TextSection) -> Places | None
 
 
 def _cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-    return cut_by(partial(_of_member, section=section), files, SUFFIXES, BLOCK_BYTES)
+    joins = partial(_has_few, section=section)
+    return cut_by(partial(_of_member, section=section), files, SUFFIXES, BLOCK_BYTES, joins=joins)
+
+
+def _has_few(unit: Unit, section: TextSection) -> bool:
+    """Whether other units may join one of one stretch: short documents take more memory than their bytes."""
+    contents: Contents = unit.stretches[0].detail or NOTHING
+    if contents.lengths is not None:
+        return len(contents.lengths) <= FEW_JOINED
+    separated = LINES if contents.kind == "lines" else division(section.source)
+    return separated is None or unit.payload.count(separated.separator) <= FEW_JOINED
 
 
 def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:

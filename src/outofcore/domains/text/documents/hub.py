@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from outofcore.domains.domain import Section
+from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS
 from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values, value_of
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
@@ -70,7 +71,7 @@ class RecordsFile(RawFile):
         for text in self._texts():
             texts.append(text)
             size += 1 + len(text or b"")
-            if size >= BLOCK_BYTES:
+            if size >= BLOCK_BYTES or len(texts) == MOST_DOCUMENTS:
                 yield first, *_joined(texts)
                 first, size, texts = first + len(texts), 0, []
         yield first, *_joined(texts)

@@ -18,6 +18,9 @@ from outofcore.errors import RawInputError
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, plain_name
 
+MOST_DOCUMENTS = 1 << 14
+"""Documents of a unit: a rejected one takes some hundred bytes, an empty one takes none of its file."""
+
 _UNIT_BYTES = 2 << 20
 _PAGE_BYTES = 1 << 20
 _SMALL_GROUP_BYTES = 8 << 20
@@ -134,20 +137,22 @@ def _decoded(array: Any) -> Iterator[Any]:
     while first < len(array):
         before = ends[first - 1] if first else 0
         stop = max(first + 1, int(np.searchsorted(ends, before + _UNIT_BYTES, "right")))
+        stop = min(stop, first + MOST_DOCUMENTS)
         yield array.slice(first, stop - first).dictionary_decode().cast(pa.large_binary())
         first = stop
 
 
 def _joined(arrays: Iterable[Any]) -> Iterator[Any]:
-    """Consecutive arrays of up to two megabytes together."""
+    """Consecutive arrays of up to two megabytes together, and of no more documents than a unit has."""
     waiting: list[Any] = []
-    size = 0
+    size = count = 0
     for array in arrays:
-        if waiting and size + array.nbytes > _UNIT_BYTES:
+        if waiting and (size + array.nbytes > _UNIT_BYTES or count + len(array) > MOST_DOCUMENTS):
             yield pa.concat_arrays(waiting)
-            waiting, size = [], 0
+            waiting, size, count = [], 0, 0
         waiting.append(array)
         size += array.nbytes
+        count += len(array)
     if waiting:
         yield pa.concat_arrays(waiting)
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.text.documents.parquet import values
+from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS, values
 from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
 from outofcore.errors import RawInputError
@@ -42,6 +42,14 @@ class Division:
         if len(self.separator) == 1:
             return buffer.rfind(self.separator) + 1
         return len(buffer) - len(buffer.split(self.separator)[-1])
+
+    def ends(self, buffer: bytes) -> list[int]:
+        """Ends of stretches of at most :data:`MOST_DOCUMENTS` documents, up to the last separator."""
+        end = self.end_of_last(buffer)
+        if buffer.count(self.separator, 0, end) <= MOST_DOCUMENTS:
+            return [end] if end else []
+        ends = np.cumsum([len(piece) + len(self.separator) for piece in buffer.split(self.separator)[:-1]])
+        return [*ends[MOST_DOCUMENTS - 1 : -1 : MOST_DOCUMENTS].tolist(), end]
 
     def split(self, buffer: bytes) -> list[tuple[int, int]]:
         """Start and end of each non-empty piece between separators of a whole stretch."""
@@ -234,9 +242,11 @@ class OpenMember:
         waiting, start = b"", reader.position
         while fresh := reader.read(BLOCK_BYTES):
             waiting += fresh
-            if end := division.end_of_last(waiting) if division else 0:
-                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None, False
-                waiting = waiting[end:]
+            begin, offset = 0, reader.offset - raw_size(waiting, reader.encoding)
+            for end in division.ends(waiting) if division else ():
+                yield offset, waiting[begin:end], None, False
+                begin, offset = end, offset + raw_size(waiting[begin:end], reader.encoding)
+            waiting = waiting[begin:]
             # A separator may begin before the limit and end behind it.
             while self.kind == "text" and len(waiting) > limit + mark:
                 end = line_end(waiting, limit // 2, limit)
