@@ -1,5 +1,6 @@
 """What a loader holds at most against its budget, by shape of the data; each reading in a process of its own.
 
+Pages of mapped files are not counted: they belong to the system, which takes them back where others need memory.
 ``python -m tests.loading.memory_table FOLDER`` prints the whole table; the stores, some hundred megabytes, are made in
 the folder. Tests run some rows of it with smaller stores.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,6 @@ import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import BudgetError
 from outofcore.settings.sizes import format_bytes, parse_bytes
-from outofcore.system.peak_memory import MemoryWatch
 
 Shape = Callable[[Path, int], dict[str, Any]]
 MIB = 2**20
@@ -154,13 +156,26 @@ def held(folder: Path, name: str, residency: str, threads: int, memory: str, siz
             raise
         budget = parse_bytes(named[1]) * 101 // 100
         loader = outofcore.loader(**options, memory=budget)
-    with MemoryWatch(interval=0.002) as before:
-        pass
-    with MemoryWatch(interval=0.002) as watch:
+    before = anonymous_bytes()
+    most, over = [before], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.002):
+            most[0] = max(most[0], anonymous_bytes())
+
+    with ThreadPoolExecutor(1) as watcher:
+        watcher.submit(watch)
         for _ in range(2):
             for batch in loader:
                 torch.is_tensor(batch)
-    return budget, watch.peak_bytes - before.peak_bytes
+        over.set()
+    return budget, most[0] - before
+
+
+def anonymous_bytes() -> int:
+    """Resident bytes of this process that no file backs."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return sum(1024 * int(kilobytes) for kilobytes in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+)", status, re.MULTILINE))
 
 
 def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:

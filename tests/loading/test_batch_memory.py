@@ -21,6 +21,11 @@ def test_what_eight_threads_hold_is_within_the_budget(shape: str, memory: str, t
     assert grown <= budget
 
 
+def test_mapped_rows_take_nothing_of_the_budget_but_pages_of_their_files(tmp_path: Path) -> None:
+    budget, grown = in_a_process(tmp_path, "map_4", "mapped", 8, "0", 24)
+    assert grown <= budget
+
+
 def test_stored_chunks_that_are_kept_are_counted_while_they_are_decoded(tmp_path: Path) -> None:
     budget, grown = in_a_process(tmp_path, "foreign", "streamed", 2, "0", 24)
     assert grown <= budget

@@ -178,6 +178,17 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
         choose("auto", parts, sum(each.streamed for each in parts) - 1, None)
 
 
+@pytest.mark.parametrize("kind", ["ram", "mapped", "device", "hybrid", "streamed"])
+def test_parts_need_together_what_each_needs_where_its_rows_are(kind: Any) -> None:
+    parts = [replace(NEEDS, chunk=CHUNK // 4, chunks=chunks, mappable=True) for chunks in (100, 3, 60)]
+    waiting = parts[0].threads * 3 * CHUNK // 4  # for the device, as in the test above
+    rows = {"ram": [each.decoded for each in parts], "mapped": [0, 0, 0], "device": [waiting] * 3}
+    least = sum(each.fixed for each in parts) + sum(rows.get(kind, [each.slots * each.chunk for each in parts]))
+    assert [plan.kind for plan in choose(kind, parts, least, None)] == [kind] * 3
+    with pytest.raises(BudgetError, match="the least that works is"):
+        choose(kind, parts, least - 1, None)
+
+
 @pytest.mark.parametrize("budget", [STREAMED + GROUPS + 20 * CHUNK, WHOLE, WHOLE + GROUPS - 1, WHOLE + GROUPS])
 def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""

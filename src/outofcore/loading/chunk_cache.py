@@ -159,7 +159,8 @@ class Hybrid(Streamed):
 class Ram(ChunkCache):
     """All chunks."""
 
-    name, forecast = "ram", "loaded"
+    name: ResidencyName = "ram"
+    forecast = "loaded"
 
     @classmethod
     def suits(cls, needs: MemoryEstimate, budget: int) -> str:

@@ -358,7 +358,7 @@ def prove(budget: int, needs: Sequence[MemoryEstimate], rows: Callable[[MemoryEs
     if total > ledger.total():
         ledger["tables while they are read"] = total - ledger.total()
     first, *others = ((name, format_bytes(size)) for name, size in ledger.items() if size)
-    parts = f" for each of {len(needs)} parts" if len(needs) > 1 else ""
+    parts = f" for each of {len(needs)} parts" if len(needs) > 1 and first[0] in rows(needs[0]) else ""
     message = (
         f"a memory budget of {format_bytes(budget)} is too small: {first[0]}{parts} take {first[1]}"
         f"{''.join(f', {name} {size}' for name, size in others)}; the least that works is {format_least(total)}"

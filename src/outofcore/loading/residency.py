@@ -173,10 +173,12 @@ def choose(
     if len(needs) == 1:
         ahead = needs[0].groups(needs[0].together)
         return [_choose(kind, replace(needs[0], ahead=ahead, accelerator=device), budget)]
-    prove(budget, needs, residency_named("streamed").ledger)
+    residency = residency_named("streamed" if kind == "auto" else kind)
+    prove(budget, needs, residency.ledger)
+    least = [each.least(sum(residency.ledger(each).values())) for each in needs]
     whole = kind == "ram" or any(each.access == "anywhere" for each in needs)
     groups = 0 if whole else max(each.groups(1) for each in needs)
-    shares = divide(max(budget - groups, sum(each.streamed for each in needs)), needs)
+    shares = divide(max(budget - groups, sum(least)), needs, least)
     return [_choose(kind, replace(each, accelerator=device), share) for each, share in zip(needs, shares, strict=True)]
 
 
@@ -188,10 +190,10 @@ def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> Residenc
     return residency.plan(needs, budget, reason)
 
 
-def divide(budget: int, needs: Sequence[MemoryEstimate]) -> list[int]:
-    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
-    shares = [each.streamed for each in needs]
-    left = max(0, budget - sum(shares))
+def divide(budget: int, needs: Sequence[MemoryEstimate], least: Sequence[int]) -> list[int]:
+    """Give each split the least that it needs; the rest goes to the smallest first, so that it can be held whole."""
+    shares = list(least)
+    left = budget - sum(shares)
     for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
         more = min(left, max(0, needs[number].whole - shares[number]))
         shares[number] += more
