@@ -47,3 +47,7 @@ def test_what_users_and_domains_rely_on_is_documented(name: type) -> None:
     members = vars(name).items() if isinstance(name, type) else ()
     callables = [key for key, each in members if callable(each) or isinstance(each, property | classmethod)]
     assert not [key for key in callables if key[0] != "_" and not inspect.getdoc(getattr(name, key))]
+
+
+def test_a_shell_completes_public_names_only() -> None:
+    assert dir(outofcore) == sorted([*outofcore.__all__, "__version__"])

@@ -254,3 +254,11 @@ def test_no_value_is_more_than_one_short_line(tmp_path: Path, name: str) -> None
     for each in (call, read):
         with pytest.raises(ParamsError, match=r"^[^\n]{20,500}$"):
             each()
+
+
+def test_a_setting_of_the_command_line_may_begin_with_its_domain() -> None:
+    plain = given_settings(["filters.min_elo=2000", "raw=a"])
+    assert given_settings(["chess.filters.min_elo=2000", "chess.raw=a"], ["chess"]) == plain
+    assert given_settings(["go.filters.min_elo=2000"], ["chess"]) == {"go": {"filters": {"min_elo": 2000}}}
+    with pytest.raises(ParamsError, match=r"unknown key chess\.go"):
+        section_of("chess", "convert()", None, {"raw": "a", **given_settings(["go.filters.min_elo=2000"], ["chess"])})

@@ -168,6 +168,10 @@ def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:
         outofcore.convert("checkers", raw, "go.zarr")
     with pytest.raises(RawInputError, match="nothing-here"):
         outofcore.convert("go", "nothing-here", "go.zarr")
+    with pytest.raises(
+        RawInputError, match=r"has no file of \*\.sgf .*; chess reads \d of the files there: did you mean chess\?"
+    ):
+        outofcore.convert("go", project / "data" / "sample" / "chess", "go.zarr")
     assert list(elsewhere.iterdir()) == []
     (elsewhere / "games").mkdir()
     (elsewhere / "games" / "mine.sgf").write_text("(;GM[1])")
@@ -181,7 +185,7 @@ def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:
 def test_the_command_line_takes_the_same(project: Path) -> None:
     raw = str(project / "data" / "sample" / "go")
     done = CliRunner().invoke(
-        app, ["convert", "go", raw, "go.zarr", "-S", "filters.sizes=[9]", "-S", "store.codec=lz4"]
+        app, ["convert", "go", raw, "go.zarr", "-S", "go.filters.sizes=[9]", "-S", "store.codec=lz4", "--json"]
     )
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)

@@ -91,4 +91,4 @@ if not TYPE_CHECKING:  # so that a type checker knows which names there are
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -196,7 +196,7 @@ def plan(
             from outofcore.project.locked import refuse_earlier_tokenizer
 
         if domains and raw is not None:
-            given, cache = given_settings(setting or []), None
+            given, cache = given_settings(setting or [], domains[:1]), None
             sections = {domains[0]: section_of(domains[0], "plan", params, {**given, **raw_settings(raw, given)})}
         else:
             file = params or Path("params.yaml")
@@ -223,7 +223,7 @@ def plan(
 @app.command("convert", short_help="Convert raw files into a store.")
 def convert_files(
     domain: Annotated[str, typer.Argument(help="chess, go, text, neural, or one of an installed package.")],
-    first: Annotated[str, typer.Argument(metavar="[RAW]", help="Raw file or folder; without it, that of --params.")],
+    first: Annotated[str, typer.Argument(metavar="RAW", help="Raw file or folder; may be left out with --params.")],
     second: Annotated[str | None, typer.Argument(metavar="STORE", help="Folder of the store.")] = None,
     *,
     params: Annotated[Path | None, typer.Option(help="A params file; needed without RAW (params.yaml).")] = None,
@@ -249,7 +249,7 @@ def convert_files(
         from outofcore.params import given_settings, load_params
         from outofcore.pipeline import REJECTS, convert
 
-        settings = given_settings(setting or [])
+        settings = given_settings(setting or [], [domain])
         if second is None:
             file = params or Path("params.yaml")
             if params is None and not file.exists():
@@ -338,7 +338,7 @@ def write_tokenizer(
         from outofcore.params import given_settings
         from outofcore.tokenizer import train_tokenizer
 
-        _print_json(train_tokenizer(raw, file, params=params, **given_settings(setting or [])))
+        _print_json(train_tokenizer(raw, file, params=params, **given_settings(setting or [], ["text"])))
 
 
 @app.command(short_help="Try a trained model on raw files.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -140,8 +140,11 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return both
 
 
-def given_settings(words: Sequence[str]) -> dict[str, Any]:
-    """Settings of the command line, ``filters.min_elo=2000``, as nested mappings; values are YAML."""
+def given_settings(words: Sequence[str], domains: Iterable[str] = DOMAINS) -> dict[str, Any]:
+    """Settings of the command line, ``filters.min_elo=2000``, as nested mappings; values are YAML.
+
+    A name may begin with that of the domain, as for 'dvc exp run'.
+    """
     settings: dict[str, Any] = {}
     for each in words:
         keys, sign, value = each.partition("=")
@@ -150,6 +153,7 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
         if keys.partition(".")[0] == "params":
             raise ParamsError("-S: params is no setting; begin with its section, such as filters.min_elo=2000")
         *path, last = keys.split(".")
+        path = path[1:] if path and path[0] in domains else path
         place = settings
         for key in path:
             place = place.setdefault(key, {})

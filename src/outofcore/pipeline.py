@@ -23,11 +23,11 @@ from outofcore.conversion.summary import attributes
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
-from outofcore.domains.registry import get_domain
+from outofcore.domains.registry import get_domain, search_raw
 from outofcore.errors import ParamsError, StoreError
 from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
-from outofcore.raw.files import RawFile, by_ending, endings, search
+from outofcore.raw.files import RawFile, by_ending, endings
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
@@ -134,7 +134,7 @@ def convert_to_folder(
 
     Search, forecast, check the disk, convert.
     """
-    found = search(section.raw, section.match, domain.suffixes, section=domain.name)
+    found = search_raw(domain, section)
     started = time.monotonic()
     with Bar(transient=True) as bar:
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)

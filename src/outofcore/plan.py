@@ -14,11 +14,12 @@ from outofcore.conversion.journal import NOT_STORED
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
+from outofcore.domains.registry import search_raw
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import ParamsError, StoreError
 from outofcore.pipeline import open_result, place_of
 from outofcore.project.entries import STORES, entries_of
-from outofcore.raw.files import RawFile, Search, search
+from outofcore.raw.files import RawFile, Search
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.machine import Machine
 from outofcore.settings.yaml_text import parse_yaml
@@ -90,7 +91,7 @@ def plan_domain(
     needs: tuple[Need, ...] = ()
     memory = 0
     searched = {
-        entry: search(raw, section.match, domain.suffixes, section=domain.name)
+        entry: search_raw(domain, section.model_copy(update={"raw": raw}))
         for entry, raw in (entries_of(section) or {"": section.raw}).items()
     }
     done = _done(domain, section, searched)

@@ -224,6 +224,12 @@ def test_one_iteration_at_a_time(make_store: MakeStore) -> None:
     assert next(left, None) is None  # as asked for
 
 
+def test_a_batch_is_not_asked_for_by_number(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    with pytest.raises(TypeError, match=r"got \[0\]: write 'for batch in loader', .* outofcore\.ZarrDataset\("):
+        batches[0]
+
+
 def test_a_loader_is_not_pickled_but_its_state_is(make_store: MakeStore) -> None:
     batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
     for _ in range(2):  # before and after its first batch

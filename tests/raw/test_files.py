@@ -117,8 +117,10 @@ def test_a_folder_is_listed_with_numbers_by_value(tmp_path: Path) -> None:
 def test_nothing_to_read_names_the_key(tmp_path: Path) -> None:
     with pytest.raises(RawInputError, match=r"chess\.raw: expected a file or a folder, found nothing"):
         find_files(tmp_path / "absent", "**/*", (".pgn",), section="chess")
-    with pytest.raises(RawInputError, match=r"chess\.raw: no file under .* matches chess\.match = '\*\*/\*'"):
+    with pytest.raises(RawInputError, match=r"chess\.raw: .* has no file of \*\.pgn \(compressed or in an archive\);"):
         find_files(tmp_path, "**/*", (".pgn",), section="chess")
+    with pytest.raises(RawInputError, match=r"archive\) that chess\.match = 'a/\*' selects; name the folder"):
+        find_files(tmp_path, "a/*", (".pgn",), section="chess")
 
 
 @pytest.mark.parametrize("suffix", [".zst", ".gz", ".bz2", ".xz"])

@@ -76,7 +76,12 @@ def test_a_disk_too_small_is_refused_before_the_first_byte(disk: Disk) -> None:
     assert re.search(r", 1[\d.]+ MB are free\. Ways out", message)
     assert "codec zstd in chess.store, stricter chess.filters" in message
     assert "the project on another disk" in message
-    assert f"old versions removed, if the cache lies on {small}: {REMOVE_OLD}" in message
+    assert f"stores, models and raw files that are not needed removed from {small}" in message
+    assert "dvc" not in message
+    (small / ".dvc").mkdir()
+    with pytest.raises(SpaceError) as refused:
+        guard.require([Need(small / "stores" / "chess.zarr", Purpose.STORE, 14 * MIB)])
+    assert f"old versions removed, if the cache lies on {small}: {REMOVE_OLD}" in str(refused.value)
 
 
 @pytest.mark.root

@@ -6,9 +6,11 @@ from importlib import import_module, metadata
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from outofcore.domains.domain import Domain
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, RawInputError
+from outofcore.raw.files import Search, search
 from outofcore.system.extras import installed
 
 GROUP = "outofcore.domains"
@@ -52,6 +54,25 @@ def get_domain(name: str) -> Domain:
             "correct or uninstall the package"
         )
     return domain
+
+
+def search_raw(domain: Domain, section: Any) -> Search:
+    """The raw files of a section; if there are none, the error names the domain that reads what is there."""
+    try:
+        return search(section.raw, section.match, domain.suffixes, section=domain.name)
+    except RawInputError as error:
+        read = {name: _files_of(name, section) for name in DOMAINS}
+        most = max(read, key=read.__getitem__)
+        if not read[most]:
+            raise
+        raise RawInputError(f"{error}; {most} reads {read[most]:,} of the files there: did you mean {most}?") from error
+
+
+def _files_of(name: str, section: Any) -> int:
+    try:
+        return len(search(section.raw, section.match, get_domain(name).suffixes, section=name).files)
+    except (RawInputError, ParamsError):
+        return 0
 
 
 def packages(domain: str = "") -> dict[str, str]:

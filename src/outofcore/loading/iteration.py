@@ -112,6 +112,13 @@ class Loader(IterableDataset[Batch]):
         """Batches per epoch."""
         return sum(self._batching.batches(0, each.sampler.positions) for each in self.readers)
 
+    def __getitem__(self, index: object) -> Batch:
+        """Raise TypeError: batches come in the order of an epoch."""
+        raise TypeError(
+            f"a loader gives the batches of an epoch in order, got [{index!r}]: write 'for batch in loader', or take "
+            "samples by number from outofcore.ZarrDataset(store, split)[...]"
+        )
+
     def __repr__(self) -> str:
         splits = ", ".join(f"{each.split.path} {each.plan.kind}" for each in self.readers)
         return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self._batching.size:,})"

@@ -233,9 +233,10 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
             left_out[name] = BROKEN_LINK
     if not files:
         kinds = ", ".join(f"*{suffix}" for suffix in suffixes if suffix.startswith("."))
+        chosen = "" if match == "**/*" else f" that {section}.match = {match!r} selects"
         message = (
-            f"{section}.raw: no file under {root} matches {section}.match = {match!r} and is one of {kinds} "
-            "(compressed or in an archive); set them to where the input lies"
+            f"{section}.raw: {root} has no file of {kinds} (compressed or in an archive){chosen}; name the folder "
+            "where the input lies"
         )
         if left_out:
             name, why = min(left_out.items())

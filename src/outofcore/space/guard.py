@@ -13,6 +13,7 @@ from outofcore.settings.sizes import format_bytes
 from outofcore.space.dvc_cache import REMOVE_OLD
 from outofcore.space.filesystems import filesystem_of
 from outofcore.space.forecast import Demand, Need, Purpose, demands
+from outofcore.system.project import project_of
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 KEPT_SHARDS = "finished shards are kept; make room and run the same command again to resume"
@@ -108,8 +109,7 @@ def ways_out(demand: Demand, section: str) -> list[str]:
         elsewhere = "another folder for work in progress (scratch in machine.yaml)"
     else:
         elsewhere = "the project on another disk"
-    return [
-        less,
-        elsewhere,
-        f"old versions removed, if the cache lies on {demand.filesystem.mount}: {REMOVE_OLD}",
-    ]
+    old = f"stores, models and raw files that are not needed removed from {demand.filesystem.mount}"
+    if any(project_of(need.path) for need in demand.needs):
+        old = f"old versions removed, if the cache lies on {demand.filesystem.mount}: {REMOVE_OLD}"
+    return [less, elsewhere, old]

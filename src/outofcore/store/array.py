@@ -234,6 +234,14 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.fields.values())))
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a field of this name."""
+        return name in self.fields
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the fields."""
+        return iter(self.fields)
+
     def __getitem__(self, name: str) -> Array:
         """A field by name; the error for an unknown one lists the fields."""
         if name not in self.fields:
