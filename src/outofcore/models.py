@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
-import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +28,7 @@ from outofcore.pipeline import convert_to_folder
 from outofcore.settings.machine import load_machine
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
+from outofcore.system.durable import TemporaryFolder
 from outofcore.training.checkpoint import read_saved
 from outofcore.training.evaluation import add_sums
 from outofcore.training.results import MODEL
@@ -210,13 +209,13 @@ class Model:
         section = self.domain.unfiltered(self.section)
         splits = SplitSection(val=0.0, test=0.0)
         section = section.model_copy(update={"raw": str(raw), "match": "**/*", "splits": splits})
-        folder, figures = Path(tempfile.mkdtemp(prefix="outofcore-")), dict[str, float]()
+        folder, figures = TemporaryFolder(), dict[str, float]()
         try:
-            rejects, rejected = self._convert(section, folder)
-            store = open_store(folder / STORE)
+            rejects, rejected = self._convert(section, folder.path)
+            store = open_store(folder.path / STORE)
             self._check_known(store)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
             raise
         return Predictions(self._rows(store, chosen, figures), rejects, rejected, figures, folder)
 
@@ -299,13 +298,13 @@ class Predictions(Iterator[Row]):
         rejects: Sequence[Mapping[str, str]] = (),
         rejected: Mapping[str, int] | None = None,
         figures: Mapping[str, float] | None = None,
-        folder: Path | None = None,
+        folder: TemporaryFolder | None = None,
     ) -> None:
         self.rejects, self.rejected = rejects, {} if rejected is None else rejected
         self.figures = {} if figures is None else figures
         self._rows = rows
         # What was converted is removed with the last row, or with the iterator.
-        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True) if folder else None
+        self._remove = weakref.finalize(self, folder.remove) if folder else None
 
     def __next__(self) -> Row:
         try:

@@ -8,13 +8,22 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import outofcore
 from outofcore.errors import StoreError
-from outofcore.system.durable import WorkFolder, replace_text, replacing, sync_folder, write_file, writing
+from outofcore.system.durable import (
+    TemporaryFolder,
+    WorkFolder,
+    replace_text,
+    replacing,
+    sync_folder,
+    write_file,
+    writing,
+)
 from tests.store.synced import Synced
 
 CURES = {
@@ -193,3 +202,53 @@ def test_one_module_writes_files() -> None:
             if name in ("write_text", "write_bytes"):
                 found.add(path.name)
     assert not found
+
+
+HOLD = """
+import sys, time
+from outofcore.system.durable import TemporaryFolder
+folder = TemporaryFolder()
+(folder.path / "store.zarr").mkdir()
+(folder.path / "store.zarr" / "c.0").write_bytes(b"1")
+print(folder.path, flush=True)
+time.sleep(600)
+"""
+
+
+def holder(place: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A process with a temporary folder, and that folder."""
+    environment = os.environ | {"TMPDIR": str(place)}
+    process = subprocess.Popen([sys.executable, "-c", HOLD], env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing else: not that of a living process, nor what is not locked as ours is, nor what a link leads to."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    foreign = {tmp_path / "outofcore-notes": None, tmp_path / "outofcore-file": b"mine", tmp_path / "else": None}
+    for path, content in foreign.items():
+        path.mkdir() if content is None else path.write_bytes(content)
+    (tmp_path / "else" / "lock").touch()
+    (tmp_path / "outofcore-link").symlink_to(tmp_path / "else")
+    killed, left = holder(tmp_path)
+    living, used = holder(tmp_path)
+    try:
+        killed.kill()
+        killed.wait()
+        assert left.is_dir()
+        folder = TemporaryFolder()
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {path.name for path in (*foreign, used, folder.path)} | {"outofcore-link"}
+        assert (used / "store.zarr" / "c.0").read_bytes() == b"1"
+        assert (tmp_path / "else" / "lock").exists()
+        folder.remove()
+        assert not folder.path.exists()
+    finally:
+        living.kill()
+        living.wait()
+        for process in (killed, living):
+            assert process.stdout is not None
+            process.stdout.close()

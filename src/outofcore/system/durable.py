@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ _CURES = {
 }
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.EINVAL}  # of a mount without flock
 LOCK, MARK = "lock", "outofcore-work"
+TEMPORARY = "outofcore-"
 
 
 @contextmanager
@@ -207,6 +209,40 @@ class WorkFolder:
             f"{self.path}: expected no such path, or a work folder that outofcore made ({MARK} in it), got somebody "
             "else's; nothing was touched: rename it, or choose another target"
         )
+
+
+class TemporaryFolder:
+    """A folder in the system's place for temporary files, locked until it is removed.
+
+    What killed processes of this user have left there is removed first: folders whose lock nobody holds.
+    """
+
+    def __init__(self) -> None:
+        for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+            with suppress(OSError, StoreError):
+                facts = left.lstat()
+                if stat.S_ISDIR(facts.st_mode) and _is_of_this_user(facts) and (left / LOCK).is_file():
+                    with locked(left, ""):
+                        shutil.rmtree(left)
+        self._held = ExitStack()
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+            try:
+                self._held.enter_context(locked(self.path, ""))
+            except StoreError as error:
+                if isinstance(error.__cause__, Timeout | FileNotFoundError):
+                    continue  # before it was locked, another process has taken it for a dead one's
+                raise
+            if (self.path / LOCK).exists():
+                return
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._held.close()
+
+
+def _is_of_this_user(facts: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or facts.st_uid == os.getuid()
 
 
 def _is_own(path: Path) -> bool:
