@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -70,15 +70,15 @@ class FilterSection(Filters):
     )
     rated_only: bool = Field(default=False, description="only games that say that they were rated")
     time_classes: tuple[TimeClass, ...] = Field(
-        ("bullet", "blitz", "rapid", "classical", "correspondence", "unknown"),
+        get_args(TimeClass),
         description="by the expected length of a game, base + 40 increments, as on Lichess: below 3, 8, 25 minutes",
     )
     terminations: tuple[TerminationClass, ...] = Field(
-        ("normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"),
+        get_args(TerminationClass),
         description="how the game ended, by its Termination tag; unknown: no tag, other: free text",
     )
     bots: Literal["drop", "keep"] = Field("keep", description="games of an account with the title BOT")
-    variants: tuple[Variant, ...] = Field(("standard", "chess960"), description="kinds of chess that are read")
+    variants: tuple[Variant, ...] = Field(get_args(Variant), description="kinds of chess that are read")
     skip_plies: int = Field(0, ge=0, description="positions at the start of each game that are not stored")
     min_clock: int | None = Field(
         None,

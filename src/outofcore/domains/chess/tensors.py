@@ -14,7 +14,7 @@ from torch import Tensor
 
 from outofcore.domains.chess.codes import NO_EVALUATION, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.legal import mark_legal
-from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
+from outofcore.domains.chess.moves import flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.squares import as_words
@@ -115,7 +115,10 @@ class ChessReading:
             batch["to_move"] = torch.from_numpy(np.ascontiguousarray(states[:, 0]))
         batch["planes"] = torch.from_numpy(planes.reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
-            batch["legal"] = _legal(squares, states, from_mover, moves, self.masks)
+            legal = self.masks.empty((count, moves.size), np.dtype(np.bool_))
+            legal[...] = False
+            mark_legal(squares, states, from_mover, moves.index, legal)
+            batch["legal"] = torch.from_numpy(legal)
         return batch | {name: torch.from_numpy(np.ascontiguousarray(rows[name])) for name in self.section.fields}
 
     def plain(self) -> ChessReading:
@@ -177,17 +180,3 @@ def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> 
             "elo_of: mover; convert without these, or use 18"
         )
     return ChessReading(section.tensors)
-
-
-def _legal(
-    squares: npt.NDArray[np.uint64],
-    states: npt.NDArray[np.uint8],
-    flips: npt.NDArray[np.uint16],
-    moves: Vocabulary,
-    memory: Recycler,
-) -> Tensor:
-    """Mask (positions, classes) of the legal moves as shown."""
-    legal = memory.empty((len(squares), moves.size), np.dtype(np.bool_))
-    legal[...] = False
-    mark_legal(squares, states, flips, moves.index, legal)
-    return torch.from_numpy(legal)

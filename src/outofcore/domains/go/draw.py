@@ -45,11 +45,16 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
             line += f"({_STONES[points[row, column]]})" if is_move else f" {_STONES[points[row, column]]} "
         lines.append(line.rstrip())
     lines.append("    " + "  ".join(LETTERS[:size]))
-    player = PLAYERS[int(state[TO_PLAY])]
-    what = f"{player} passes" if move == frame * frame else f"{player} plays {name_of(move, frame, size)}"
     ko = "" if state[KO] < 0 else f", {name_of(int(state[KO]), frame, size)} is forbidden by ko"
-    lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {what}{ko}")
+    lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {played(rows)}{ko}")
     return "\n".join(lines)
+
+
+def played(rows: Columns) -> str:
+    """The first row's move: ``Black plays D4``."""
+    state, move, frame = rows["state"][0], int(rows["move"][0]), frame_of(rows["stones"].shape[-1])
+    what = "passes" if move == frame * frame else f"plays {name_of(move, frame, int(state[SIZE]))}"
+    return f"{PLAYERS[int(state[TO_PLAY])]} {what}"
 
 
 def name_of(move: int, frame: int, size: int) -> str:

@@ -7,7 +7,7 @@ its default is None and ``exclude_if=is_unset``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -40,7 +40,7 @@ class FilterSection(Filters):
     )
     handicap: Literal["drop", "keep"] = Field("keep", description="games in which Black was given stones")
     results: tuple[Result, ...] = Field(
-        ("score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"),
+        get_args(Result),
         description="how the game ended; win: the winner is known, not how",
     )
     illegal: Literal["reject", "stop"] = Field(
@@ -63,49 +63,6 @@ class FilterSection(Filters):
         return self.sizes[-1]
 
 
-def _other_game(game: Header, filters: FilterSection) -> str | None:
-    del filters
-    return None if game.values["GM"].strip() in (b"", b"1") else f"GM[{_shown(game, 'GM')}] is not Go"
-
-
-def _unreadable_size(game: Header, filters: FilterSection) -> str | None:
-    del filters
-    return f"SZ[{_shown(game, 'SZ')}]" if game.size < 0 else None
-
-
-def _not_square(game: Header, filters: FilterSection) -> str | None:
-    del filters
-    return f"SZ[{_shown(game, 'SZ')}]" if game.size == 0 else None
-
-
-def _other_size(game: Header, filters: FilterSection) -> str | None:
-    if game.size in filters.sizes:
-        return None
-    return f"{game.size} x {game.size}; filters.sizes are {list(filters.sizes)}"
-
-
-def _too_many_stones(game: Header, filters: FilterSection) -> str | None:
-    del filters
-    if game.handicap <= game.size * game.size:
-        return None
-    return f"{game.handicap} stones set up on {game.size} x {game.size}"
-
-
-def _handicap(game: Header, filters: FilterSection) -> str | None:
-    return f"{game.handicap} stones" if game.handicap and filters.handicap == "drop" else None
-
-
-def _handicap_without_stones(game: Header, filters: FilterSection) -> str | None:
-    del filters
-    omitted = game.handicap_rule is HandicapRule.OMITTED
-    return f"HA[{game.handicap_stated}], no stones, White begins" if omitted else None
-
-
-def _result(game: Header, filters: FilterSection) -> str | None:
-    kind = game.result.name.lower()
-    return None if kind in filters.results else f"RE[{_shown(game, 'RE')}]: {kind}"
-
-
 def _rank(game: Header, filters: FilterSection) -> str | None:
     if filters.min_rank is None:
         return None
@@ -113,23 +70,42 @@ def _rank(game: Header, filters: FilterSection) -> str | None:
     return f"a player below {filters.min_rank}" if known and min(known) < meaning.rank(filters.min_rank) else None
 
 
-def _unknown_rank(game: Header, filters: FilterSection) -> str | None:
-    if filters.min_rank is None or filters.unknown_rank == "keep":
-        return None
-    return "a player without a rank" if is_unranked(game) else None
+def is_unranked(game: Header) -> bool:
+    """Whether a player has no known rank."""
+    return meaning.UNKNOWN_RANK in (game.black_rank, game.white_rank)
+
+
+def _shown(game: Header, name: str) -> str:
+    return f"{name}[{game.latin1(name)[:40]}]"
 
 
 FILTERS: Mapping[str, Callable[[Header, FilterSection], str | None]] = {
-    "other_game": _other_game,
-    "unreadable_size": _unreadable_size,
-    "not_square": _not_square,
-    "other_size": _other_size,
-    "too_many_stones": _too_many_stones,
-    "handicap": _handicap,
-    "handicap_without_stones": _handicap_without_stones,
-    "result": _result,
+    "other_game": lambda game, _: (
+        None if game.values["GM"].strip() in (b"", b"1") else f"{_shown(game, 'GM')} is not Go"
+    ),
+    "unreadable_size": lambda game, _: _shown(game, "SZ") if game.size < 0 else None,
+    "not_square": lambda game, _: _shown(game, "SZ") if game.size == 0 else None,
+    "other_size": lambda game, filters: (
+        None if game.size in filters.sizes else f"{game.size} x {game.size}; filters.sizes are {list(filters.sizes)}"
+    ),
+    "too_many_stones": lambda game, _: (
+        f"{game.handicap} stones set up on {game.size} x {game.size}" if game.handicap > game.size * game.size else None
+    ),
+    "handicap": lambda game, filters: (
+        f"{game.handicap} stones" if game.handicap and filters.handicap == "drop" else None
+    ),
+    "handicap_without_stones": lambda game, _: (
+        f"HA[{game.handicap_stated}], no stones, White begins" if game.handicap_rule is HandicapRule.OMITTED else None
+    ),
+    "result": lambda game, filters: (
+        None if (kind := game.result.name.lower()) in filters.results else f"{_shown(game, 'RE')}: {kind}"
+    ),
     "rank": _rank,
-    "unknown_rank": _unknown_rank,
+    "unknown_rank": lambda game, filters: (
+        "a player without a rank"
+        if filters.min_rank is not None and filters.unknown_rank == "drop" and is_unranked(game)
+        else None
+    ),
 }
 """By reason, in this order: what is said of a game that is left out, None of others."""
 
@@ -143,12 +119,3 @@ def refusal(game: Header, filters: FilterSection) -> Rejection | None:
         if (said := detail(game, filters)) is not None:
             return reason, said
     return None
-
-
-def is_unranked(game: Header) -> bool:
-    """Whether a player has no known rank."""
-    return meaning.UNKNOWN_RANK in (game.black_rank, game.white_rank)
-
-
-def _shown(game: Header, name: str) -> str:
-    return game.latin1(name)[:40]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from outofcore.domains.boards.gallery import pictures_of
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
-from outofcore.domains.go.draw import LETTERS, PLAYERS, frame_of, points_of
-from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.draw import LETTERS, frame_of, played, points_of
+from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -24,15 +24,12 @@ def pictures(store: Store) -> Sequence[Picture]:
 
 def _picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
     del store, split, number
-    state, size = rows["state"][0], int(rows["state"][0][SIZE])
-    player, move = PLAYERS[int(state[TO_PLAY])], _move(rows)
-    played = "passes" if move is None else f"plays {LETTERS[move[1]]}{size - move[0]}"
-    points = points_of(rows)
+    state, points = rows["state"][0], points_of(rows)
     black, white = int((points == 1).sum()), int((points == 2).sum())
     return Picture(
-        title=f"Move {int(state[MOVE_NUMBER]) + 1}: {player} {played}",
-        alt=f"Go position on {size} x {size}: {black} black and {white} white stones; {player} {played}",
-        svg="".join(_board(points, move, int(state[TO_PLAY]))),
+        title=f"Move {int(state[MOVE_NUMBER]) + 1}: {played(rows)}",
+        alt=f"Go position on {len(points)} x {len(points)}: {black} black and {white} white stones; {played(rows)}",
+        svg="".join(_board(points, _move(rows), int(state[TO_PLAY]))),
     )
 
 

@@ -21,11 +21,6 @@ def plane_bytes(frame: int) -> int:
 def schemas(section: GoSection, files: Sequence[RawFile]) -> dict[str, Schema]:
     """One part, with the fields that the settings ask for."""
     del files
-    return {"": schema(section)}
-
-
-def schema(section: GoSection) -> Schema:
-    """Tables of the store for these settings."""
     frame = section.filters.frame
     width = plane_bytes(frame)
     rows: tuple[Field, ...] = (
@@ -51,4 +46,5 @@ def schema(section: GoSection) -> Schema:
         ),
     )
     attributes = {"frame": frame, "sizes": list(section.filters.sizes)}
-    return Schema(rows=rows, sequences=tuple(column.field for column in COLUMNS), attributes=attributes)
+    sequences = tuple(column.field for column in COLUMNS)
+    return {"": Schema(rows=rows, sequences=sequences, attributes=attributes)}
