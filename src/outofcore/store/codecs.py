@@ -35,6 +35,7 @@ numcodecs.blosc.use_threads = False
 
 _KEPT = threading.local()
 _TEXT = numcodecs.vlen.VLenUTF8()
+Out = npt.NDArray[np.uint8] | None
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class ChunkCodec:
         self.check(encoded)
         body, codec = memoryview(encoded)[:-CRC_BYTES], CODECS[self.name]
         if self.dtype == "string":
-            out[...] = _texts(codec.decode(body), len(out))
+            out[...] = _texts(codec.decode(body, None), len(out))
         else:
-            codec.decode_into(body, out.reshape(-1).view(np.uint8))
+            codec.decode(body, out.reshape(-1).view(np.uint8))
 
 
 class Codec(NamedTuple):
@@ -83,8 +84,7 @@ class Codec(NamedTuple):
     configuration: Callable[[int, int], Mapping[str, Any]]  # of that, by level and bytes of one value
     level: str  # which key of the configuration is the level
     encode: Callable[[Any, int, int], bytes]  # bytes, level, bytes of one value
-    decode: Callable[[memoryview], Any]  # to bytes of any number
-    decode_into: Callable[[memoryview, npt.NDArray[np.uint8]], None]  # raises DamagedStore if there are more or fewer
+    decode: Callable[[memoryview, Out], Any]  # into so many bytes, or else DamagedStore; for None, to bytes
 
 
 def _texts(plain: Any, count: int) -> Any:
@@ -95,18 +95,13 @@ def _texts(plain: Any, count: int) -> Any:
     return _TEXT.decode(plain)
 
 
-def _check_blosc(body: memoryview, size: int | None = None) -> None:
-    """Check the lengths in Blosc's header, which its decompressor trusts."""
-    decoded, encoded = (int.from_bytes(body[at : at + BLOSC_WORD], "little") for at in (BLOSC_DECODED, BLOSC_ENCODED))
-    if len(body) < BLOSC_HEADER or encoded != len(body) or (size is not None and decoded != size):
-        raise DamagedStore(f"Blosc's header states {decoded} bytes in {encoded}, expected {size} in {len(body)}")
-
-
-def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
-    """Decompress a whole frame into ``out``, with a per-thread context.
+def _decompress_zstd(body: memoryview, out: Out) -> Any:
+    """Decompress a whole frame, into ``out`` with a per-thread context.
 
     numcodecs makes a context for every call, which takes 20 microseconds: more than a small chunk itself.
     """
+    if out is None:
+        return numcodecs.zstd.decompress(body)
     context = getattr(_KEPT, "zstd", None)
     if context is None:
         context = _KEPT.zstd = zstandard.ZstdDecompressor()
@@ -118,12 +113,16 @@ def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
         raise DamagedStore(f"zstd: {error}") from error
     if count != len(out) or rest:
         raise DamagedStore(f"expected a chunk of {len(out)} bytes, got {'more' if rest else count}")
+    return out
 
 
-def _copy(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
+def _copy(body: memoryview, out: Out) -> Any:
+    if out is None:
+        return body
     if len(body) != len(out):
         raise DamagedStore(f"expected a chunk of {len(out)} bytes, got {len(body)}")
     out[:] = np.frombuffer(body, np.uint8)
+    return out
 
 
 def _compress_blosc(plain: Any, level: int, item: int) -> bytes:
@@ -131,13 +130,17 @@ def _compress_blosc(plain: Any, level: int, item: int) -> bytes:
     return bytes(blosc.encode(plain))
 
 
-def _decompress_blosc(body: memoryview, out: npt.NDArray[np.uint8] | None = None) -> Any:
-    _check_blosc(body, None if out is None else out.nbytes)
+def _decompress_blosc(body: memoryview, out: Out) -> Any:
+    """Decompress, after a check of the lengths in the header, which Blosc trusts."""
+    decoded, encoded = (int.from_bytes(body[at : at + BLOSC_WORD], "little") for at in (BLOSC_DECODED, BLOSC_ENCODED))
+    size = decoded if out is None else len(out)
+    if len(body) < BLOSC_HEADER or (decoded, encoded) != (size, len(body)):
+        raise DamagedStore(f"Blosc's header states {decoded} bytes in {encoded}, expected {size} in {len(body)}")
     return numcodecs.blosc.decompress(body, out)
 
 
 CODECS: Mapping[CodecName, Codec] = {
-    "none": Codec("", lambda _, __: {}, "", lambda plain, _, __: bytes(plain), lambda body: body, _copy),
+    "none": Codec("", lambda _, __: {}, "", lambda plain, _, __: bytes(plain), _copy),
     "lz4": Codec(
         "blosc",
         lambda level, item: {
@@ -150,14 +153,12 @@ CODECS: Mapping[CodecName, Codec] = {
         "clevel",
         _compress_blosc,
         _decompress_blosc,
-        _decompress_blosc,
     ),
     "zstd": Codec(
         "zstd",
         lambda level, _: {"level": level, "checksum": False},
         "level",
         lambda plain, level, _: bytes(numcodecs.zstd.compress(plain, level)),
-        numcodecs.zstd.decompress,
         _decompress_zstd,
     ),
 }

@@ -1,7 +1,8 @@
 """The one connection to object storage and web servers: addresses, credentials, retries, and what is said of failures.
 
 Sealed stores and Zarrs of other software are read through it (obstore, the extra ``s3``). It retries failed requests at
-growing intervals for about half a minute; a final failure is a one-line error.
+growing intervals for about half a minute; a final failure is a one-line error. What differs between kinds of addresses
+is a row of :data:`_KINDS`: one more kind is one more row.
 
 Credentials and endpoint come from the environment. For ``s3://``, by the names that Amazon's tools use:
 ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` for
