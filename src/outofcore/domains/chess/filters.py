@@ -79,9 +79,14 @@ def _fails_by_elo(facts: Facts, filters: FilterSection, *causes: int) -> Bools:
     return failed & caused
 
 
-def _elos(facts: Facts, game: int) -> str:
-    white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
-    return f"White {white}, Black {black}"
+def _by_elo(reason: str, *causes: int) -> GameFilter:
+    """A filter of games that fail by one of the causes."""
+
+    def describe(_: Games, facts: Facts, __: FilterSection, game: int) -> str:
+        white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
+        return f"White {white}, Black {black}"
+
+    return GameFilter(reason, lambda _, facts, filters: _fails_by_elo(facts, filters, *causes), describe, _is_bounded)
 
 
 def _by_text(games: Games, tag: str, rejects: Callable[..., bool], *arguments: Any) -> Bools:
@@ -96,14 +101,19 @@ def _is_unrated(games: Games) -> Bools:
     return ~changed & _by_text(games, "Event", lambda event: not is_rated(event, has_rating_change=False))
 
 
-def _leaves_out(name: str) -> Callable[[FilterSection], bool]:
-    """Whether a setting that lists classes leaves any out."""
-    every = set(FilterSection.model_fields[name].default)
-    return lambda filters: set(getattr(filters, name)) != every
-
-
 def _shows(tag: str) -> Callable[[Games, Facts, FilterSection, int], str]:
     return lambda games, _, __, game: games.tag(game, tag) or "no tag"
+
+
+def _by_class(reason: str, tag: str, setting: str, class_of: Callable[[str], str]) -> GameFilter:
+    """A filter of games by the class of a tag, where a setting leaves classes out."""
+    every = set(FilterSection.model_fields[setting].default)
+    return GameFilter(
+        reason,
+        lambda games, _, filters: _by_text(games, tag, lambda text: class_of(text) not in getattr(filters, setting)),
+        _shows(tag),
+        lambda filters: set(getattr(filters, setting)) != every,
+    )
 
 
 def _matches(text: str, patterns: Sequence[str]) -> bool:
@@ -166,46 +176,17 @@ GAME_FILTERS = (
         lambda games, _, filters: games.plies < filters.min_plies,
         lambda games, _, __, game: f"{games.plies[game]} plies",
     ),
-    GameFilter(
-        "elo_unknown",
-        lambda _, facts, filters: _fails_by_elo(facts, filters, 0),
-        lambda _, facts, __, game: _elos(facts, game),
-        _is_bounded,
-    ),
-    GameFilter(
-        "elo_too_low",
-        lambda _, facts, filters: _fails_by_elo(facts, filters, 1),
-        lambda _, facts, __, game: _elos(facts, game),
-        _is_bounded,
-    ),
-    GameFilter(
-        "elo_too_high",
-        lambda _, facts, filters: _fails_by_elo(facts, filters, 0, 1, 2),
-        lambda _, facts, __, game: _elos(facts, game),
-        _is_bounded,
-    ),
+    _by_elo("elo_unknown", 0),
+    _by_elo("elo_too_low", 1),
+    _by_elo("elo_too_high", 0, 1, 2),
     GameFilter(
         "not_rated",
         lambda games, _, __: _is_unrated(games),
         _shows("Event"),
         lambda filters: filters.rated_only,
     ),
-    GameFilter(
-        "time_class",
-        lambda games, _, filters: _by_text(
-            games, "TimeControl", lambda text: time_class(text) not in filters.time_classes
-        ),
-        _shows("TimeControl"),
-        _leaves_out("time_classes"),
-    ),
-    GameFilter(
-        "termination",
-        lambda games, _, filters: _by_text(
-            games, "Termination", lambda text: termination_class(text) not in filters.terminations
-        ),
-        _shows("Termination"),
-        _leaves_out("terminations"),
-    ),
+    _by_class("time_class", "TimeControl", "time_classes", time_class),
+    _by_class("termination", "Termination", "terminations", termination_class),
     GameFilter(
         "bot",
         lambda games, _, __: (text_column(games, "WhiteTitle") == "BOT") | (text_column(games, "BlackTitle") == "BOT"),
