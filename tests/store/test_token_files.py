@@ -12,7 +12,7 @@ import pytest
 
 import outofcore
 from outofcore.errors import DamagedStore, ParamsError, StateError, StoreError
-from outofcore.store.token_files import open_tokens
+from outofcore.store.token_files import CHUNK_ROWS, open_tokens
 
 END = 50256
 LENGTHS = np.random.default_rng(3).integers(1, 900, 400)
@@ -256,3 +256,18 @@ def test_a_state_is_of_these_files_in_this_order(tmp_path: Path, monkeypatch: py
             outofcore.loader(others, **options).load_state_dict(state)
     with pytest.raises(StoreError, match="give each store once"):
         outofcore.loader(["a.bin", "./a.bin"], **options)
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_state_is_of_one_file_among_those_of_one_name_and_size(tmp_path: Path, place: int) -> None:
+    ids = np.arange(2 * CHUNK_ROWS + 500, dtype="u4")
+    changed = ids.copy()
+    changed[place] += 1
+    for folder, content in {"one": ids, "moved": ids, "other": changed}.items():
+        (tmp_path / folder).mkdir()
+        content.tofile(tmp_path / folder / "a.bin")
+    options: dict[str, Any] = {"batch_size": 4, "dtype": "uint32", "seq_len": 9}
+    state = outofcore.loader(tmp_path / "one/a.bin", **options).state_dict()
+    outofcore.loader(tmp_path / "moved/a.bin", **options).load_state_dict(state)
+    with pytest.raises(StateError, match="belongs to another store"):
+        outofcore.loader(tmp_path / "other/a.bin", **options).load_state_dict(state)
