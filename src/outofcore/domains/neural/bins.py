@@ -85,8 +85,7 @@ class BinReader:
         lows, highs = clock.edges_of(starts), clock.edges_of(stops)
         found: dict[str, Ints] = {}
         for name, track in self._streams.tracks.items():
-            assert track.clock is not None
-            found[name] = np.stack(locate(track.clock, track.count, lows, highs), axis=-1)
+            found[name] = np.stack(locate(track.times, track.count, lows, highs), axis=-1)
         if self._streams.spikes is not None:
             found["spikes"] = self._streams.spikes.locate(lows, highs)
         return [{name: ranges[number] for name, ranges in found.items()} for number in range(len(starts))]
@@ -120,8 +119,7 @@ class BinReader:
         stops = np.minimum(starts + BLOCK, self._survey.bins)
         ranges: list[Ranges] = [{} for _ in starts]
         if clock is not None:
-            assert shown.clock is not None
-            spans = locate(shown.clock, shown.count, clock.edges_of(starts), clock.edges_of(stops))
+            spans = locate(shown.times, shown.count, clock.edges_of(starts), clock.edges_of(stops))
             ranges = [{"shown": span} for span in np.stack(spans, axis=-1)]
         for start, stop, entries in zip(starts.tolist(), stops.tolist(), ranges, strict=True):
             numbers, known = self._shown(start, stop, entries)
@@ -252,8 +250,7 @@ class BinReader:
 
 def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
     """Indices and times of the valid entries of a span."""
-    assert track.clock is not None
-    return valid_times(track.clock, int(span[0]), int(span[1]))
+    return valid_times(track.times, int(span[0]), int(span[1]))
 
 
 def _taken(array: RecordedArray, entry: Ints, present: Mask) -> tuple[npt.NDArray[Any], Mask]:

@@ -40,6 +40,12 @@ class Track:
     clock: RecordedArray | None  # nanoseconds; None if a sample is a bin
     count: int  # samples with both a value and a time
 
+    @property
+    def times(self) -> RecordedArray:
+        """Its clock, which every track has if bins have a width."""
+        assert self.clock is not None
+        return self.clock
+
 
 @dataclass(frozen=True, kw_only=True)
 class Streams:
@@ -143,7 +149,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         if units is not None:
             tracks["samples"] = replace(samples, array=columns_of(samples.array, units.rows))
             valid = valid if valid is None or valid.columns != neurons else columns_of(valid, units.rows)
-    streams = Streams(
+    return Streams(
         session=session,
         frames=frames,
         frame_shape=shape,
@@ -162,12 +168,15 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         streamed=recording.streamed,
         unread=unread(recording, [*recording.always_read, *source.arrays]),
     )
-    _check_mask(streams, clocked=source.bin_width is not None)
-    if source.bin_width is None:
+
+
+def check_streams(streams: Streams, *, clocked: bool) -> None:
+    """Raise SessionError for arrays that do not fit together; ``clocked`` if bins have a width."""
+    _check_mask(streams, clocked=clocked)
+    if not clocked:
         _check_axes(streams)
-    if by_trial is not None:
-        _check_whole(streams, by_trial)
-    return streams
+    if streams.by_trial is not None:
+        _check_whole(streams, streams.by_trial)
 
 
 def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:

@@ -21,7 +21,7 @@ from outofcore.domains.neural.roles import COVARIATES, FRAMES, SPIKES
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
-from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, open_streams
+from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, check_streams, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials, has_intervals, trial_times
 from outofcore.domains.neural.unit_table import Units
@@ -76,6 +76,7 @@ class SessionSurvey:
 
 def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
     """Examine shapes, clocks and trials; raises SessionError if the session cannot be converted."""
+    check_streams(streams, clocked=source.bin_width is not None)
     try:
         frame_shape = transformed_shape(streams.frame_shape, source.transforms)
     except ValueError as error:
@@ -159,10 +160,8 @@ def _same_clock(streams: Streams) -> None:
 
 def _clock(track: Track, counts: dict[str, int], untimed: list[Reject], advice: str) -> ClockFacts:
     """Facts of a clock, which must be usable."""
-    assert track.clock is not None
-    name = track.role.entry
-    facts = examine(track.clock, track.count)
-    entries, alone = track.array.shape[0], track.clock.shape[0] - track.count
+    name, facts = track.role.entry, examine(track.times, track.count)
+    entries, alone = track.array.shape[0], track.times.shape[0] - track.count
     without = facts.invalid + entries - track.count
     counts[f"{name}s_without_time"] = without
     counts[f"{name}_times_without_{name}"] = alone
@@ -178,7 +177,7 @@ def _clock(track: Track, counts: dict[str, int], untimed: list[Reject], advice: 
         detail = f"{without} of {entries} {name} entries have no time, the first is entry {first}"
         untimed.append(Reject(reason="no_time", offset=first, detail=detail))
     if alone:
-        detail = f"{alone} of {track.clock.shape[0]} {name} times have no {name}, from entry {track.count} on"
+        detail = f"{alone} of {track.times.shape[0]} {name} times have no {name}, from entry {track.count} on"
         untimed.append(Reject(reason="unequal_length", offset=track.count, detail=detail))
     _check_span(facts, name, advice)
     return facts

@@ -133,9 +133,8 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
 
 def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
     """First frame at or after each time, or time of the first frame with one at or after each frame."""
-    assert shown.clock is not None
     found = np.full(len(wanted), missing)
-    for columns in blocks(shown.clock, shown.count):
+    for columns in blocks(shown.times, shown.count):
         given, sought = columns[::-1] if by_time else columns
         at = np.searchsorted(given, wanted)
         first = (found == missing) & (at < len(given))
@@ -200,10 +199,9 @@ def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> I
     elif clock is None or (streams.trial is not None and len(streams.trial.shape) == 1):
         chosen = found.entry
     else:
-        assert streams.shown.clock is not None
         centres = (clock.edges_of(found.start) + clock.edges_of(found.start + 1)) // 2
         # The last frame before the next nanosecond is the last at or before this one.
-        chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
+        chosen = locate(streams.shown.times, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)) or (streams.shown.role == SPIKES and count != found.total):
         raise SessionError(
             f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}",
