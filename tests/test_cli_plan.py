@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ def test_plan_states_needs_free_and_verdict(folder: Path) -> None:
     assert filesystem["needed"] == needed + filesystem["margin"] + filesystem["reserve"]
     assert text.splitlines()[0] == "disk: everything fits"
     assert "DVC" not in text
+    assert re.search(
+        r"^lines: its conversion takes about \d+ MB of memory .*, and less than a minute$", text, re.MULTILINE
+    )
     assert "fits" in line_with(text, filesystem["mount"] + " ")
     assert line_with(text, "disk_margin") == ["disk_margin", "0.2", "default"]
     assert sorted(path.name for path in folder.iterdir()) == ["params.yaml", "raw"]
@@ -50,7 +54,8 @@ def test_a_plan_of_raw_files_needs_no_project(folder: Path) -> None:
     def planned(*arguments: str) -> list[dict[str, Any]]:
         domains: list[dict[str, Any]] = json.loads(call("plan", *arguments, "--json").stdout)["domains"]
         for each in domains:
-            assert 10**8 < each.pop("conversion_memory") < 10**9  # which is measured
+            assert 10**8 < each.pop("conversion_memory") < 10**9  # which is measured, and so is time
+            assert 0 <= each["estimate"].pop("seconds") < 60
         return domains
 
     expected = planned()
@@ -58,6 +63,9 @@ def test_a_plan_of_raw_files_needs_no_project(folder: Path) -> None:
     assert planned("lines", str(folder / "raw")) == expected
     assert planned("lines", "raw/*.txt") == expected
     assert planned("lines", "raw", "-S", "store.codec=none") != expected
+    (elsewhere,) = planned("lines", "raw", str(folder / "other" / "a.zarr"))
+    places = {need["purpose"]: need["path"] for need in elsewhere["needs"]}
+    assert places["store"] == str(folder / "other" / "a.zarr")
     assert "found nothing at elsewhere" in call("plan", "lines", "elsewhere", code=2).stderr
     assert "no such file; run from the folder that holds params.yaml" in call("plan", "lines", code=2).stderr
     assert "-S: expected DOMAIN and RAW" in call("plan", "-S", "store.codec=none", code=2).stderr

@@ -149,7 +149,8 @@ def plan(
     domains: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[DOMAINS | DOMAIN RAW]", help="Domains, all of params.yaml by default; or one, and raw files."
+            metavar="[DOMAINS | DOMAIN RAW [STORE]]",
+            help="Domains, all of params.yaml by default; or one, raw files, and the folder of their store.",
         ),
     ] = None,
     *,
@@ -167,8 +168,8 @@ def plan(
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
 
-    So it is if training would be refused for what the raw input holds, as far as the sample is all of it. With RAW, the
-    forecast is of 'outofcore convert' and 'outofcore train' in this folder.
+    Exit code 1 also if training would refuse this input, as far as the sample shows. With RAW, the forecast is of
+    'outofcore convert' and 'outofcore train' in this folder, or of a store elsewhere.
 
     A sample of the real input is converted in memory; nothing is kept on disk.
 
@@ -177,6 +178,7 @@ def plan(
       outofcore plan
       outofcore plan chess --sizes
       outofcore plan chess games/ -S filters.min_elo=2000
+      outofcore plan chess games/ /big/disk/chess.zarr
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """
     with one_line_errors(resumes=False):
@@ -186,7 +188,8 @@ def plan(
         from outofcore.settings.machine import load_machine
 
         machine, cache = load_machine(), find_cache()
-        raw = domains[1] if domains and len(domains) == 2 and domains[1] not in DOMAINS else None
+        raw = domains[1] if domains and len(domains) in (2, 3) and domains[1] not in DOMAINS else None
+        store = Path(domains[2]) if domains and raw is not None and len(domains) == 3 else None
         if raw is None and setting:
             raise ParamsError("-S: expected DOMAIN and RAW with it; the settings of a project are in its params file")
         with large_imports():
@@ -213,7 +216,7 @@ def plan(
             planned = []
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
-                planned.append(plan_domain(get_domain(name), section, machine, cache, ranks, sizes=sizes))
+                planned.append(plan_domain(get_domain(name), section, machine, cache, ranks, store=store, sizes=sizes))
         found = plan_run(planned, machine, experiments)
         _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
         if not found.runs:

@@ -79,14 +79,22 @@ class Plan:
 
 
 def plan_domain(
-    domain: Domain, section: Any, machine: Machine, cache: DvcCache | None, ranks: int = 1, *, sizes: bool = False
+    domain: Domain,
+    section: Any,
+    machine: Machine,
+    cache: DvcCache | None,
+    ranks: int = 1,
+    *,
+    store: Path | None = None,
+    sizes: bool = False,
 ) -> DomainPlan:
     """Estimate a domain's store from a sample of its input, DVC's commit of it, and a training with these ranks.
 
-    ``sizes`` adds what other sizes of the model take, which takes seconds for each.
+    ``store`` is its folder, None for that of a project; ``sizes`` adds what other sizes of the model take, which takes
+    seconds for each.
     """
     planned = domain.planned_task() is not None
-    store = place_of(domain, section)
+    store = store or place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
     memory = 0

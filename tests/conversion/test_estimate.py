@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -72,6 +75,28 @@ def test_repeated_games_do_not_raise_the_number_of_audits(tmp_path: Path) -> Non
         forecast = estimate(DOMAIN, section, files, executor)
     assert (forecast.sequences, forecast.unusual) == (4000, 40)
     assert forecast.rows < 2 * 16 * 400
+
+
+def test_the_time_is_that_of_all_units_at_the_rate_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_games(tmp_path / "games.pgn", 60_000, from_position=10**9)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**20)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 1)
+    section = DOMAIN.section(raw=str(tmp_path))
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    units = sum(1 for _ in DOMAIN.units(files, section))
+
+    class Slow(ThreadPoolExecutor):
+        def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+            def later() -> Any:
+                time.sleep(0.3)
+                return function(*arguments, **named)
+
+            return super().submit(later)
+
+    with Slow(1) as executor:
+        found = estimate(DOMAIN, section, files, executor)
+    assert found.sampled_bytes < found.raw_bytes
+    assert 0.3 * units < found.seconds < 0.9 * units
 
 
 def test_a_sample_without_unusual_records_leaves_room_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,8 @@ class Estimate:
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
     doubts: tuple[str, ...] = ()  # what in the sample looks like a mistake in the settings
     refused: str = ""  # why training would refuse the store, where the sample is the whole input
+    # of the conversion, at the rate of the sample, its first unit aside, which may be compiled for; 0 if it is one unit
+    seconds: float = field(default=0.0, compare=False)
 
     def audit_rate(self, records: int) -> AuditRate:
         """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer."""
@@ -75,7 +78,7 @@ def estimate(
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
         assembler = Assembler(store, partial(splits_of, section=section.splits), drop_duplicates=drop and whole)
-        pairs, found, unusual, most = _Pairs(), 0, 0, 0
+        pairs, found, unusual, most, begun = _Pairs(), 0, 0, 0, 0.0
         for unit, result in in_order(executor, convert, units, ahead):
             assembler.add(unit, result if whole else _apart(result))
             found += len(result.keys) - result.continues
@@ -84,6 +87,8 @@ def estimate(
             most = max(most, len(unit.payload) + sum(column.nbytes for column in columns))
             if not whole:
                 pairs.add(result.keys[int(result.continues) :])
+            begun = begun or time.monotonic()
+        seconds = (time.monotonic() - begun) * len(units) / max(1, len(units) - 1) / share if begun else 0.0
         scale = (pairs.kept(share) if drop else 1.0) / share
         rows = sum(store.count(name)[0] for name in SPLITS) * scale
         root = attributes(domain, section, schemas, counted(assembler, store))
@@ -101,6 +106,7 @@ def estimate(
             rejected=dict(assembler.rejected.most_common()),
             doubts=tuple(doubts(domain, section, assembler)),
             refused=_refused(domain, section, store) if whole else "",
+            seconds=seconds,
         )
 
 

@@ -1,7 +1,6 @@
-"""What a conversion will take, known before it writes: bytes on disk and memory, from a sample of its input.
+"""What a conversion will take, known before it writes: bytes on disk, memory and time, from a sample of its input.
 
-The run and the plan call the same function: what a plan says is what the run checks. Time is not forecast: the sample
-is converted with few units in flight, and compiles what the run finds compiled.
+The run and the plan call the same function: what a plan says is what the run checks.
 """
 
 from __future__ import annotations
