@@ -398,3 +398,15 @@ def test_one_place_given_twice_is_refused_however_it_is_written(
             loader(["jan.zarr", other], batch_size=10)
     apart = [outofcore.open_zarr("jan.zarr", rows=rows) for rows in ((0, 50), (50, 100))]
     assert loader(apart, batch_size=10).samples == 100
+
+
+def test_a_refused_budget_reads_no_chunk(tmp_path: Path) -> None:
+    """Chunks of which nothing can be decoded are not noticed before the refusal."""
+    zarr.create_array(tmp_path / "a.zarr", data=np.ones((2000, 100), "f4"), chunks=(1000, 100))
+    for chunk in (tmp_path / "a.zarr/c").rglob("*"):
+        if chunk.is_file():
+            chunk.write_bytes(b"no chunk")
+    with pytest.raises(BudgetError, match="the least that works is"):
+        loader(tmp_path / "a.zarr", batch_size=10, memory="100KiB")
+    with pytest.raises(StoreError, match="cannot be read"):
+        next(iter(loader(tmp_path / "a.zarr", batch_size=10, memory="64MiB")))

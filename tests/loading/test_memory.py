@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.errors import BudgetError
+from outofcore.errors import BudgetError, DamagedStore
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import MemoryEstimate, piece_chunks
@@ -220,6 +220,18 @@ def test_tables_of_small_chunks_and_short_sequences_are_counted(tmp_path_factory
     small = write_store(folder, [3] * 30_000, codec="lz4", chunk_rows=16, shard_rows=1 << 14)
     for more in ({}, {"window": {"length": 2, "mode": "never"}}, {"columns": ("label",)}):
         check_least_budget(opener(small, "rows", pool_blocks=16, **more), small)
+
+
+def test_a_refusal_reads_no_chunk(tmp_path: Path) -> None:
+    """Shards of which nothing can be decoded are not noticed before the refusal."""
+    path = write_store(tmp_path / "a.zarr", [3000], codec="lz4", chunk_rows=128, shard_rows=1 << 13)
+    for shard in path.glob("train/*/c.0"):
+        if shard.parent.name != "sequences":
+            shard.write_bytes(bytes(shard.stat().st_size))
+    with pytest.raises(BudgetError):
+        loader(path, batch_size=64, memory=5000, residency="streamed", fields=("id",))
+    with pytest.raises(DamagedStore):
+        next(iter(loader(path, batch_size=64, residency="streamed", fields=("id",))))
 
 
 def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
