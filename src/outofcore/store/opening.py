@@ -14,20 +14,26 @@ from outofcore.store.token_files import SUFFIXES, open_tokens
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # of any Zarr, v3 or v2
 
-# Arguments of what is read in place, and what they are where they are not given.
-_OF_TOKENS = ("dtype", "end_of_document", "vocab_size", "rows", "splits")
-_IN_PLACE = {"axis": 0, "strict": False, "packed": False, **dict.fromkeys(_OF_TOKENS)}
+_TOKENS, _OTHER_ZARR, _BOTH = "a file of tokens", "a Zarr", "data"
+# Arguments of data that is read in place: what it is where it is not given, and for which data it is.
+_ARGUMENTS = {
+    "axis": (0, _OTHER_ZARR),
+    "strict": (False, _OTHER_ZARR),
+    "packed": (False, _OTHER_ZARR),
+    "dtype": (None, _TOKENS),
+    "end_of_document": (None, _TOKENS),
+    "vocab_size": (None, _TOKENS),
+    "rows": (None, _BOTH),
+    "splits": (None, _BOTH),
+}
 
 
-def _of_place(root: object, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the arguments that are for this kind of data; raises ParamsError for others that are given."""
-    for name, default in _IN_PLACE.items():
-        if name not in names and given.get(name, default) != default:
-            kind = {"axis": "a Zarr", "strict": "a Zarr", "packed": "a Zarr", "rows": "data", "splits": "data"}.get(
-                name, "a file of tokens"
-            )
+def _arguments(root: object, given: Mapping[str, Any], *kinds: str) -> dict[str, Any]:
+    """The arguments for these kinds of data; raises ParamsError for others that are given."""
+    for name, (default, kind) in _ARGUMENTS.items():
+        if kind not in kinds and given.get(name, default) != default:
             raise ParamsError(f"{name} is for {kind} that outofcore did not write, which {root} is not")
-    return {name: given[name] for name in names if name in given}
+    return {name: given[name] for name, (_, kind) in _ARGUMENTS.items() if kind in kinds and name in given}
 
 
 def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) -> Store:
@@ -44,7 +50,7 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
     """
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
-        return open_tokens(value, **_of_place(value, _OF_TOKENS, given))
+        return open_tokens(value, **_arguments(value, given, _TOKENS, _BOTH))
     if isinstance(value, str | Path):
         try:
             stored = open_store(value)
@@ -52,14 +58,14 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
             if not _is_zarr(value):
                 raise
     if stored is not None:
-        _of_place(stored.root, (), given)
+        _arguments(stored.root, given)
         return stored
     from outofcore.store.foreign import READABLE, open_zarr  # here, as sealed stores are read without zarr
 
     if not isinstance(value, READABLE):
         kind = type(value).__name__
         raise ParamsError(f"store: expected a store, or where it is, or a zarr Group, Array or Store, got a {kind}")
-    return open_zarr(value, fields, **_of_place(value, ("axis", "rows", "splits", "strict", "packed"), given))
+    return open_zarr(value, fields, **_arguments(value, given, _OTHER_ZARR, _BOTH))
 
 
 def _is_zarr(path: str | Path) -> bool:
