@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import h5py
 import numpy as np
 import pytest
 
-from outofcore.domains.neural import source
+from outofcore.domains.neural import DOMAIN, source
 from outofcore.errors import RawInputError
-from tests.domains.neural.rig import convert, save_session
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import NO_AUDIT
+from tests.domains.neural.rig import convert, save_session, section_of
 
 WIDTH = 1 / 50
 TRACES = {
@@ -84,6 +88,20 @@ def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
         path, names=SPIKES | {"spike_times": "units", "spike_neurons": None}, bin_width=WIDTH, response_dtype="uint16"
     )
     assert np.array_equal(one.only.rows["robs"], each.only.rows["robs"])
+
+
+@pytest.mark.parametrize("names", [TRACES, SPIKES])
+def test_a_unit_that_was_sent_to_another_process_is_converted_as_here(clocked, write_h5, names, monkeypatch):
+    monkeypatch.setattr(source, "UNIT_BYTES", 3000)
+    section = section_of(write_h5(clocked), names=names, bin_width=WIDTH, response_dtype="float32")
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
+    converter, units = DOMAIN.converter(section, NO_AUDIT), 0
+    for unit in DOMAIN.units(files, section):
+        here, there = converter(unit), converter(pickle.loads(pickle.dumps(unit)))
+        assert here.rows.keys() == there.rows.keys()
+        assert all(np.array_equal(here.rows[name], there.rows[name]) for name in here.rows)
+        units += 1
+    assert units > 3
 
 
 @pytest.mark.parametrize("kind", ["h5", "zarr"])

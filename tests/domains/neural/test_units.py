@@ -172,5 +172,5 @@ def test_neurons_of_one_vector_are_chosen_by_their_label(tmp_path, ordered):
     assert np.array_equal(result.only.rows["robs"], np.stack(expected, 1))
     (schema,) = result.schemas.values()
     assert schema.attributes["unit_columns"] == {"clusters": [17, 41]}
-    with pytest.raises(RawInputError, match="'clusters' alone, which is their label; there is no 'quality'"):
+    with pytest.raises(RawInputError, match=r"expected the column 'clusters', .*, got 'quality'"):
         convert(tmp_path, names=names, bin_width=1.0, units=[{"column": "quality"}])

@@ -159,9 +159,11 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
 def _own_label(column: str, source: SourceSection, known: Ints) -> Ints:
     """The labels themselves, the only column of neurons that nothing else lists."""
     if column != source.names.spike_neurons:
-        message = f"source.units: the neurons of one vector of spikes have the column {source.names.spike_neurons!r} "
-        message += f"alone, which is their label; there is no {column!r}"
-        raise SessionError(message, reason="missing_field")
+        raise SessionError(
+            f"source.units: neurons of one vector of spikes are known by their labels alone: expected the column "
+            f"{source.names.spike_neurons!r}, with the labels that are wanted as values, got {column!r}",
+            reason="missing_field",
+        )
     return known
 
 
