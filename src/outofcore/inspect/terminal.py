@@ -27,7 +27,6 @@ from outofcore.store.verify import Verdict, verify
 from outofcore.system.project import project_of
 
 if TYPE_CHECKING:
-    from outofcore.conversion.estimate import Estimate
     from outofcore.inspect.store import Card, Look
     from outofcore.plan import Plan
     from outofcore.project.create import ProjectFile
@@ -162,8 +161,9 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     print_table(console, DisplayTable(names, written))
     for domain in plan.domains:
         if domain.memory:
-            taken = f"{format_bytes(domain.memory)} of memory beyond the interpreter's, and {_time(domain.estimate)}"
-            console.print(f"{domain.domain}: its conversion takes about {taken}", style="dim")
+            taken = f"{format_bytes(domain.memory)} of memory beyond the interpreter's"
+            time = _time(domain.estimate.seconds)
+            console.print(f"{domain.domain}: its conversion takes about {taken}, and {time}", style="dim")
         if domain.commit:
             console.print(f"{domain.domain}: kept by DVC as {domain.commit}", style="dim")
         if domain.done:
@@ -215,12 +215,12 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     print_table(console, DisplayTable(columns("text", "machine", "value", "from"), machine.described()))
 
 
-def _time(expected: Estimate) -> str:
+def _time(seconds: float) -> str:
     """How long a conversion takes, in words."""
-    minutes = round(expected.seconds / 60)
+    minutes = round(seconds / 60)
     if minutes >= 120:
         return f"{round(minutes / 60):,} hours"
-    return f"{minutes} minutes" if minutes > 1 else "a minute" if expected.seconds > 30 else "less than a minute"
+    return f"{minutes} minutes" if minutes > 1 else "a minute" if seconds > 30 else "less than a minute"
 
 
 def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
