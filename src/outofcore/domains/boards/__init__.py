@@ -1,1 +1,1 @@
-"""What chess and Go share: models, predictions and pictures of positions."""
+"""What chess and Go share: columns, the task and its networks, predictions and pictures of positions."""
