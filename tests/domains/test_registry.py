@@ -80,7 +80,7 @@ def test_another_package_adds_a_domain(tmp_path: Path) -> None:
     assert found["count"] == 8 * 32
     assert 'id="dna"' in found["page"]
     assert "frequencies alone" in found["page"]
-    again = run(tmp_path, "-c", COMMAND, "convert", "dna", "raw", "again.zarr", "-S", "splits.val=0.2")
+    again = run(tmp_path, "-c", COMMAND, "convert", "dna", "raw", "again.zarr", "-S", "splits.val=0.2", "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["digest"] == figures["digest"]
     assert "the first base:" in run(tmp_path, "-c", COMMAND, "info", "again.zarr").stdout
