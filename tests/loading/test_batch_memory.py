@@ -21,8 +21,10 @@ def test_what_eight_threads_hold_is_within_the_budget(shape: str, memory: str, t
     assert grown <= budget
 
 
-def test_mapped_rows_take_nothing_of_the_budget_but_pages_of_their_files(tmp_path: Path) -> None:
-    budget, grown = in_a_process(tmp_path, "map_4", "mapped", 8, "0", 24)
+@pytest.mark.parametrize("residency", ["mapped", "device"])
+def test_rows_that_are_mapped_or_on_a_device_keep_the_least_budget(residency: str, tmp_path: Path) -> None:
+    """Pages of mapped files are not counted; the device is the processor, whose memory is."""
+    budget, grown = in_a_process(tmp_path, "map_4", residency, 8, "0", 24)
     assert grown <= budget
 
 

@@ -102,7 +102,7 @@ def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access
         ("hybrid", STREAMED - 1, {}, BudgetError, "least that works"),
         ("ram", WHOLE - 1, {}, BudgetError, "too small: all rows"),
         ("mapped", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
-        ("device", FIXED - 1, {}, BudgetError, "too small: batches in flight"),
+        ("device", WHOLE - 1, {}, BudgetError, "too small: all rows"),
         ("auto", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
         ("auto", WHOLE - 1, ANYWHERE, BudgetError, "draws rows from everywhere"),
         ("streamed", PLENTY, ANYWHERE, BudgetError, "draws rows from everywhere"),
@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.parametrize(
     ("kind", "budget"),
-    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", FIXED)],
+    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", WHOLE)],
 )
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
     plan = chosen(kind, budget, MAPPABLE)
@@ -142,10 +142,10 @@ def test_the_table_has_every_residency() -> None:
 
 @pytest.mark.parametrize("kind", ["ram", "mapped", "device"])
 def test_auto_is_advised_only_where_it_fits(kind: Any) -> None:
-    least = {"ram": WHOLE, "mapped": FIXED, "device": FIXED}[kind]
+    least = {"ram": WHOLE, "mapped": FIXED, "device": WHOLE}[kind]
     with pytest.raises(BudgetError) as refused:
         chosen(kind, least - 1, MAPPABLE)
-    assert ("residency='auto'" in str(refused.value)) == (kind == "ram")
+    assert ("residency='auto'" in str(refused.value)) == (kind != "mapped")
     with pytest.raises(BudgetError) as refused:
         chosen(kind, least - 1, MAPPABLE | ANYWHERE)
     assert "residency='auto'" not in str(refused.value)
@@ -155,11 +155,13 @@ def test_what_waits_for_a_device_is_counted() -> None:
     """A mebibyte for each thread, of chunks that are a quarter of it, one of which is counted anyway."""
     small = {"chunk": CHUNK // 4, "batch": CHUNK // 32}
     least = replace(NEEDS, **small).fixed + 2 * 3 * CHUNK // 4
-    for kind, device in (("device", None), ("device", "cuda"), ("auto", "cuda")):
-        [plan] = choose(kind, [replace(NEEDS, **small, device=True)], least, device and torch.device(device))
-        assert (plan.kind, plan.host_chunks) == ("device", 6)
+    for kind, device in (("device", "cuda"), ("auto", "cuda"), ("device", "cpu"), ("device", None)):
+        rows = 0 if device == "cuda" else 100  # which this machine holds, too, if it is the device
+        budget = least + rows * CHUNK // 4
+        [plan] = choose(kind, [replace(NEEDS, **small, device=True)], budget, device and torch.device(device))
+        assert (plan.kind, plan.host_chunks) == ("device", 6 + rows)
         with pytest.raises(BudgetError, match="too small"):
-            choose(kind, [replace(NEEDS, **small, device=True)], least - 1, device and torch.device(device))
+            choose(kind, [replace(NEEDS, **small, device=True)], budget - 1, device and torch.device(device))
 
 
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
@@ -184,9 +186,9 @@ def test_parts_need_together_what_each_needs_where_its_rows_are(kind: Any) -> No
     waiting = parts[0].threads * 3 * CHUNK // 4  # for the device, as in the test above
     rows = {"ram": [each.decoded for each in parts], "mapped": [0, 0, 0], "device": [waiting] * 3}
     least = sum(each.fixed for each in parts) + sum(rows.get(kind, [each.slots * each.chunk for each in parts]))
-    assert [plan.kind for plan in choose(kind, parts, least, None)] == [kind] * 3
+    assert [plan.kind for plan in choose(kind, parts, least, torch.device("cuda"))] == [kind] * 3
     with pytest.raises(BudgetError, match="the least that works is"):
-        choose(kind, parts, least - 1, None)
+        choose(kind, parts, least - 1, torch.device("cuda"))
 
 
 @pytest.mark.parametrize("budget", [STREAMED + GROUPS + 20 * CHUNK, WHOLE, WHOLE + GROUPS - 1, WHOLE + GROUPS])

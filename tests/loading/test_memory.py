@@ -69,7 +69,7 @@ NEEDS = MemoryEstimate(
 
 
 def test_batches_in_flight_and_what_their_threads_keep_are_within_what_is_spare() -> None:
-    for needs in (NEEDS, replace(NEEDS, made=1 << 19), replace(NEEDS, map_kept=20 << 20, map_held=1 << 20)):
+    for needs in (NEEDS, replace(NEEDS, retained=1 << 19), replace(NEEDS, map_retained=20 << 20, map_returned=1 << 20)):
         fewest = needs.flight(1, 1, returns=True)
         for spare in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
             flight = needs.in_flight(spare)
@@ -81,7 +81,7 @@ def test_batches_in_flight_and_what_their_threads_keep_are_within_what_is_spare(
 
 
 def test_large_blocks_are_returned_only_where_the_budget_does_not_hold_what_threads_keep() -> None:
-    needs = replace(NEEDS, map_kept=20 << 20, map_held=1 << 20)
+    needs = replace(NEEDS, map_retained=20 << 20, map_returned=1 << 20)
     assert needs.in_flight(10 << 20).returns
     assert not needs.in_flight(1 << 30).returns
 

@@ -61,11 +61,11 @@ class SampleBytes:
             return RETAINED * min(self.slab, samples) * self.loose
         return _RETAINED_BY_NUMPY * samples * self.loose
 
-    def map_kept(self, samples: int) -> int:
+    def map_retained(self, samples: int) -> int:
         """Bytes that a thread keeps of what map= allocated, if nothing is returned to the system."""
         return RETAINED * samples * self.map_peak
 
-    def map_held(self, samples: int) -> int:
+    def map_returned(self, samples: int) -> int:
         """Bytes that map= holds in addition to its result, and a thread keeps, if large blocks are returned."""
         peak = samples * self.map_peak
         return peak - samples * self.map_result + RETAINED * min(peak, RETURNED_BYTES)

@@ -138,14 +138,14 @@ class ZarrDataset(Dataset[Batch]):
         self._split = open_split(stores, split, place, phase=False, budget=budget, **what)
         rows, extent = self._split.rows, self._split.windows.extent
         chunk = rows.chunk_rows * rows.row_bytes
-        columns_held = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)
-        self._slots = max(0, budget - columns_held) // max(chunk, 1)
+        column_bytes = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)
+        self._slots = max(0, budget - column_bytes) // max(chunk, 1)
         self._plan = ResidencyPlan(kind="streamed", reason="", pool_slots=self._slots)
         needed = min((extent + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
             raise BudgetError(
                 f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "
-                f"sample; the least that works is {format_least(needed * chunk + columns_held)}"
+                f"sample; the least that works is {format_least(needed * chunk + column_bytes)}"
             )
         self._split.columns.read()
         # One lock a process: one that another thread held during a fork stays locked in the child.

@@ -157,9 +157,11 @@ class OnDevice(Residency):
 
     @staticmethod
     def ledger(needs: MemoryEstimate) -> Ledger:
-        """Chunks in host memory on their way to the device, in addition to one for each thread."""
+        """Chunks on their way to the device, in addition to one per thread; all, if the processor is the device."""
         staged = needs.threads * (staged_chunks(needs.chunk) - 1) if needs.decoding else 0
-        return {"rows on their way to the device": staged * needs.chunk}
+        own = needs.accelerator is None or needs.accelerator.type == "cpu"
+        rows = {"all rows": _split_bytes(needs)} if own else {}
+        return rows | {"rows on their way to the device": staged * needs.chunk}
 
     @classmethod
     def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:

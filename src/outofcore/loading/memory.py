@@ -85,9 +85,9 @@ class MemoryEstimate:
     fewer_rows: Callable[[int], tuple[PoolLimits, int] | None] | None = None  # of chunks of fewer rows; chunk_tables
     chunk_tables: int = 0  # bytes of those of the tables that grow with the number of chunks
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
-    made: int = 0  # bytes that a thread keeps of a batch's tensors, besides these
-    map_kept: int = 0  # bytes that a thread keeps of what map= allocates
-    map_held: int = 0  # the same if large blocks are returned to the system
+    retained: int = 0  # bytes that a thread keeps of a batch's tensors, besides these
+    map_retained: int = 0  # bytes that a thread keeps of what map= allocates
+    map_returned: int = 0  # the same if large blocks are returned to the system
     ahead: int = 0  # bytes for batches in flight beyond the fewest, before rows are kept for another epoch
     accelerator: torch.device | None = None  # that batches go to
 
@@ -152,7 +152,7 @@ class MemoryEstimate:
         ``returns``: whether large blocks that map= allocates are returned to the system.
         """
         copies = 2 if together > 1 else 1  # batches of a group, which has memory of its own
-        kept = together * self.made + (self.map_held if returns else self.map_kept)
+        kept = together * self.retained + (self.map_returned if returns else self.map_retained)
         return (groups + 1) * together * copies * self.batch + min(groups, self.threads) * kept
 
     def groups(self, together: int) -> int:
@@ -164,7 +164,7 @@ class MemoryEstimate:
         """Batches in flight, within what pools and kept chunks leave."""
         room = spare + self.flight(1, 1, returns=True)
         most = self.threads + READY_GROUPS
-        returns = self.flight(most, 1, returns=False) > room and self.map_kept > self.map_held
+        returns = self.flight(most, 1, returns=False) > room and self.map_retained > self.map_returned
         groups = next((groups for groups in range(most, 1, -1) if self.flight(groups, 1, returns=returns) <= room), 1)
         sizes = range(self.together, 1, -1)
         together = next((size for size in sizes if self.flight(groups, size, returns=returns) <= room), 1)
@@ -205,8 +205,8 @@ def measure(
     tables = limits.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
     rows = split.rows
     chunks = rows.chunks if split.used is None else len(split.used)
-    held = sorted(array.held_bytes for array in rows.arrays)
-    kept = sum(held) + 2 * sum(held[-threads:])  # one that is being decoded is there encoded and decoded besides
+    cached = sorted(array.cached_bytes for array in rows.arrays)
+    kept = sum(cached) + 2 * sum(cached[-threads:])  # one that is being decoded is there encoded and decoded besides
     of_chunks = limits.table_bytes + table_bytes(rows.chunks, len(rows.fields))
 
     def fewer_rows(count: int) -> tuple[PoolLimits, int] | None:
@@ -228,9 +228,9 @@ def measure(
         pool_samples=limits.samples,
         batch_size=batch_size,
         batch=own * (sample.rows + sample.tensors),
-        made=sample.thread(own),
-        map_kept=sample.map_kept(own),
-        map_held=sample.map_held(own),
+        retained=sample.thread(own),
+        map_retained=sample.map_retained(own),
+        map_returned=sample.map_returned(own),
         tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
         kept=kept,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, weights=limits.by_sequence) else 0),
@@ -252,7 +252,10 @@ def read_together(needs: Sequence[MemoryEstimate]) -> list[MemoryEstimate]:
     """
     decoding = max(range(len(needs)), key=lambda number: needs[number].encoded)
     widest = max(range(len(needs)), key=lambda number: needs[number].flight(1, 1, returns=True))
-    most = {name: max(getattr(each, name) for each in needs) for name in ("batch", "made", "map_kept", "map_held")}
+    most = {
+        name: max(getattr(each, name) for each in needs)
+        for name in ("batch", "retained", "map_retained", "map_returned")
+    }
     return [
         replace(
             each,

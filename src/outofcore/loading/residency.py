@@ -170,16 +170,16 @@ def choose(
     kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
 ) -> list[ResidencyPlan]:
     """Choose residencies for splits that are read together, or check the user's choice."""
+    needs = [replace(each, accelerator=device) for each in needs]
     if len(needs) == 1:
-        ahead = needs[0].groups(needs[0].together)
-        return [_choose(kind, replace(needs[0], ahead=ahead, accelerator=device), budget)]
+        return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].together)), budget)]
     residency = residency_named("streamed" if kind == "auto" else kind)
     prove(budget, needs, residency.ledger)
     least = [each.least(sum(residency.ledger(each).values())) for each in needs]
     whole = kind == "ram" or any(each.access == "anywhere" for each in needs)
     groups = 0 if whole else max(each.groups(1) for each in needs)
     shares = divide(max(budget - groups, sum(least)), needs, least)
-    return [_choose(kind, replace(each, accelerator=device), share) for each, share in zip(needs, shares, strict=True)]
+    return [_choose(kind, each, share) for each, share in zip(needs, shares, strict=True)]
 
 
 def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> ResidencyPlan:

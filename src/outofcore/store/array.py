@@ -28,7 +28,7 @@ class Array(ABC):
 
     mappable = False  # from uncompressed local files
     decoding = 1  # chunks that a thread holds while it decodes one
-    held_bytes = 0  # kept between reads
+    cached_bytes = 0  # kept between reads
     fetching = 0  # bytes held while a copy on this machine is filled
 
     def __init__(

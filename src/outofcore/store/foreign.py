@@ -66,7 +66,7 @@ class ForeignArray(Array):
         self._array, self._axis, self._first, self._packing = array, axis, rows.start, packing
         self._stored_rows = array.chunks[axis]
         keeps = self.chunk_rows % self._stored_rows > 0
-        self.held_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if keeps else 0
+        self.cached_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if keeps else 0
         self._kept: tuple[int, npt.NDArray[Any]] | None = None  # number of a stored chunk, and its rows
         self._lock = threading.Lock()
 
@@ -74,7 +74,7 @@ class ForeignArray(Array):
         start = number * self.chunk_rows
         count = min(self.chunk_rows, len(self) - start)
         first = self._first + start
-        if self.held_bytes:
+        if self.cached_bytes:
             self._copy_kept(first, out[:count])
         else:
             self._decode(first, out[:count])

@@ -21,7 +21,7 @@ from outofcore.training.loaders import LOADERS
 from outofcore.training.prediction import PROCESS_BYTES, ModelMemory, loader_needs, made_up_sample, model_memory
 
 PARTS = ("model", "gradients", "optimizer", "activations")
-HELD = {"loaded": "whole", "streamed": "streamed", "mapped": "fixed"}
+ESTIMATED = {"loaded": "whole", "streamed": "streamed", "mapped": "fixed"}
 """What :class:`MemoryEstimate` calls the bytes of each way of reading."""
 
 SMALL = 8 * 10**9
@@ -74,7 +74,7 @@ class Forecast:
         if self.way == RAW:
             return self.data[RAW] // LOADERS
         needs = self._needs(self.section, self.schemas, self._splits)
-        return int(max(sum(getattr(each, HELD[self.way]) for each in split) for split in needs))
+        return int(max(sum(getattr(each, ESTIMATED[self.way]) for each in split) for split in needs))
 
     @property
     def given_to_a_loader(self) -> int:
@@ -100,7 +100,7 @@ class Forecast:
     ) -> LoaderBytes:
         """Of the loaders of splits with these rows by part in all ranks, for other settings and schemas."""
         needs = [each for split in self._needs(section, schemas, splits) for each in split]
-        return LoaderBytes(*(self.ranks * sum(getattr(each, name) for each in needs) for name in HELD.values()))
+        return LoaderBytes(*(self.ranks * sum(getattr(each, name) for each in needs) for name in ESTIMATED.values()))
 
     def _needs(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]

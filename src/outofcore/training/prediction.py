@@ -233,7 +233,7 @@ def loader_needs(
         fewer_blocks=None if balanced else lambda blocks: sampler.with_pool(blocks).limits(dealt),
         batch_size=section.batch_size,
         batch=batch * (sample.rows + sample.tensors + value),
-        made=sample.thread(batch),
+        retained=sample.thread(batch),
         tables=sampler.table_bytes + table_bytes(chunks, len(fields)) + table,
         opening=sampler.table_bytes + table + 16 * sequences,
         threads=threads,
