@@ -28,6 +28,12 @@ def test_rows_that_are_mapped_or_on_a_device_keep_the_least_budget(residency: st
     assert grown <= budget
 
 
+def test_buffers_that_threads_keep_from_pool_to_pool_are_counted(tmp_path: Path) -> None:
+    """Eight chunks of 8 MiB, in pools of four, by eight threads."""
+    budget, grown = in_a_process(tmp_path, "wide", "ram", 8, "0", 64)
+    assert grown <= budget
+
+
 def test_stored_chunks_that_are_kept_are_counted_while_they_are_decoded(tmp_path: Path) -> None:
     budget, grown = in_a_process(tmp_path, "foreign", "streamed", 2, "0", 24)
     assert grown <= budget

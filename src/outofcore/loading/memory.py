@@ -112,8 +112,10 @@ class MemoryEstimate:
     @property
     def encoded(self) -> int:
         """Most bytes of chunks being decoded: one per thread, or all of a piece of work, as a remote store sends it."""
-        if self.local or self.decoding != 1:
+        if self.decoding != 1:
             return min(self.threads, self.pool_chunks) * self.decoding * self.chunk
+        if self.local:  # a thread keeps its buffer from pool to pool
+            return min(self.threads, self.chunks) * self.chunk
         piece = piece_chunks(self.pool_chunks, self.chunk)
         return self.fetching + min(self.threads * piece, self.pool_chunks) * self.chunk
 
