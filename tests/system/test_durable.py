@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,3 +254,22 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
         for process in (killed, living):
             assert process.stdout is not None
             process.stdout.close()
+
+
+def test_what_was_removed_from_a_work_folder_is_off_the_disk_before_the_folder_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power loss between leaves a folder under another name that nobody knows as ours."""
+    synced, names, removed = Synced(monkeypatch), list[set[str]](), shutil.rmtree
+
+    def watched(path: Path, **options: Any) -> None:
+        if path.name.startswith("work."):
+            names.append(synced.names(path))
+        removed(path, **options)
+
+    with WorkFolder(tmp_path / "work", "in use") as work:
+        (work.path / "grown").write_text("1")
+        sync_folder(work.path)
+        work.empty()
+        monkeypatch.setattr(shutil, "rmtree", watched)
+    assert names == [{"outofcore-work", "lock"}]

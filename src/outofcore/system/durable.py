@@ -162,7 +162,8 @@ class WorkFolder:
                 return
             # Under another name first, so that nobody finds it half removed.
             gone = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
-            with suppress(OSError):
+            with suppress(OSError, StoreError):
+                sync_folder(self.path)  # after a power loss, nothing in it would hide that the rest is ours
                 self.path.rename(gone)
                 shutil.rmtree(gone)
 
