@@ -33,7 +33,8 @@ class ConversionProgress:
         """Report raw bytes done, records found and rejected, bytes of store written."""
         seconds = max(time.monotonic() - self._started, 1e-6)
         facts = (
-            f"{found:,} records ({found / seconds:,.0f}/s), {rejected:,} rejected, {size(written)} written, "
+            f"{found:,} records ({found / seconds:,.0f}/s), {rejected:,} rejected, "
+            f"{f'{size(written)} written, ' if written else ''}"  # the shards of small input are written at the end
             f"{size(shutil.disk_usage(self._folder).free)} free"
         )
         self._bar.update(self._task, completed=done, facts=facts)
