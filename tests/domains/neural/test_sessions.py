@@ -48,7 +48,7 @@ def test_a_folder_without_recordings_lists_kinds_that_users_know(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"x")
     with pytest.raises(RawInputError) as told:
         found(tmp_path)
-    kinds = str(told.value).split("is one of ")[1].split(" (")[0]
+    kinds = str(told.value).split(" has no file of ")[1].split(" (")[0]
     assert kinds == "*.h5, *.hdf5, *.mat, *.npz, *.nwb, *.zarr, *.npy, *.txt, *.csv, *.tsv, *.dat"
 
 
