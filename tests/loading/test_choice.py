@@ -65,7 +65,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (FIXED + 36 * CHUNK, {"chunks": 36}, None, "ram"),  # too few chunks to keep some and read the others again
         (STREAMED, {}, None, "streamed"),
         (PLENTY, DEVICE, "cuda", "device"),
-        (FIXED, DEVICE, "cuda", "device"),
+        (FIXED + 2 * CHUNK, DEVICE, "cuda", "device"),
         (PLENTY, {}, "cuda", "ram"),
         (PLENTY, DEVICE, "cpu", "ram"),
         (PLENTY, DEVICE | {"chunks": 101}, "cuda", "ram"),
@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.parametrize(
     ("kind", "budget"),
-    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", WHOLE)],
+    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", WHOLE + 2 * CHUNK)],
 )
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
     plan = chosen(kind, budget, MAPPABLE)
@@ -152,14 +152,14 @@ def test_auto_is_advised_only_where_it_fits(kind: Any) -> None:
 
 
 def test_what_waits_for_a_device_is_counted() -> None:
-    """A mebibyte for each thread, of chunks that are a quarter of it, one of which is counted anyway."""
+    """A mebibyte for each thread, of chunks that are a quarter of it, in addition to what it decodes them from."""
     small = {"chunk": CHUNK // 4, "batch": CHUNK // 32}
-    least = replace(NEEDS, **small).fixed + 2 * 3 * CHUNK // 4
+    least = replace(NEEDS, **small).fixed + 2 * 4 * CHUNK // 4
     for kind, device in (("device", "cuda"), ("auto", "cuda"), ("device", "cpu"), ("device", None)):
         rows = 0 if device == "cuda" else 100  # which this machine holds, too, if it is the device
         budget = least + rows * CHUNK // 4
         [plan] = choose(kind, [replace(NEEDS, **small, device=True)], budget, device and torch.device(device))
-        assert (plan.kind, plan.host_chunks) == ("device", 6 + rows)
+        assert (plan.kind, plan.host_chunks) == ("device", 8 + rows)
         with pytest.raises(BudgetError, match="too small"):
             choose(kind, [replace(NEEDS, **small, device=True)], budget - 1, device and torch.device(device))
 
@@ -183,7 +183,7 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
 @pytest.mark.parametrize("kind", ["ram", "mapped", "device", "hybrid", "streamed"])
 def test_parts_need_together_what_each_needs_where_its_rows_are(kind: Any) -> None:
     parts = [replace(NEEDS, chunk=CHUNK // 4, chunks=chunks, mappable=True) for chunks in (100, 3, 60)]
-    waiting = parts[0].threads * 3 * CHUNK // 4  # for the device, as in the test above
+    waiting = parts[0].threads * 4 * CHUNK // 4  # for the device, as in the test above
     rows = {"ram": [each.decoded for each in parts], "mapped": [0, 0, 0], "device": [waiting] * 3}
     least = sum(each.fixed for each in parts) + sum(rows.get(kind, [each.slots * each.chunk for each in parts]))
     assert [plan.kind for plan in choose(kind, parts, least, torch.device("cuda"))] == [kind] * 3

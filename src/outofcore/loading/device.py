@@ -157,8 +157,8 @@ class OnDevice(Residency):
 
     @staticmethod
     def ledger(needs: MemoryEstimate) -> Ledger:
-        """Chunks on their way to the device, in addition to one per thread; all, if the processor is the device."""
-        staged = needs.threads * (staged_chunks(needs.chunk) - 1) if needs.decoding else 0
+        """Decoded chunks on their way to the device; all, if the processor is the device."""
+        staged = needs.threads * staged_chunks(needs.chunk) if needs.decoding else 0
         own = needs.accelerator is None or needs.accelerator.type == "cpu"
         rows = {"all rows": _split_bytes(needs)} if own else {}
         return rows | {"rows on their way to the device": staged * needs.chunk}
