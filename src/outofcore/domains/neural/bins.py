@@ -6,6 +6,7 @@ The value of a bin depends only on nearby samples, so a recording can be aligned
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -84,14 +85,27 @@ class BinReader:
             return [{} for _ in starts]
         lows, highs = clock.edges_of(starts), clock.edges_of(stops)
         found: dict[str, Ints] = {}
-        for name, track in self._streams.tracks.items():
-            found[name] = np.stack(locate(track.times, track.count, lows, highs), axis=-1)
-        if self._streams.spikes is not None:
-            found["spikes"] = self._streams.spikes.locate(lows, highs)
+        with self._closed_on_failure():
+            for name, track in self._streams.tracks.items():
+                found[name] = np.stack(locate(track.times, track.count, lows, highs), axis=-1)
+            if self._streams.spikes is not None:
+                found["spikes"] = self._streams.spikes.locate(lows, highs)
         return [{name: ranges[number] for name, ranges in found.items()} for number in range(len(starts))]
 
     def read(self, start: int, stop: int, ranges: Ranges) -> Slice:
         """Bins ``start`` to ``stop``; ``ranges`` comes from :meth:`locate`."""
+        with self._closed_on_failure():
+            return self._read(start, stop, ranges)
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._streams.close()
+            raise
+
+    def _read(self, start: int, stop: int, ranges: Ranges) -> Slice:
         reason = np.zeros(stop - start, np.uint8)
         _mark(reason, np.arange(start, stop) < self._survey.complete, "unequal_length")
         stim = self._frames(start, stop, ranges, reason)

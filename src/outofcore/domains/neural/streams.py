@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -67,6 +67,7 @@ class Streams:
     invalid: Times  # when nothing counts: joined intervals
     streamed: bool  # some arrays are decompressed whole, so that one process reads
     unread: tuple[str, ...]  # arrays that no setting names
+    close: Callable[[], None]  # closes its files
 
     @property
     def neurons(self) -> int:
@@ -108,7 +109,8 @@ class Streams:
 def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Streams:
     """Open a session and look up everything that ``source`` names; raises SessionError.
 
-    Its files are closed when nothing refers to the result any more.
+    Its files are closed when nothing refers to the result any more, and at once where a read fails: whoever opens an
+    HDF5 file that is open in the process shares what the library keeps of it, also of a read that has failed.
     """
     recording = open_recording(session)
     try:
@@ -116,7 +118,7 @@ def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | 
     except BaseException:
         recording.close()
         raise
-    weakref.finalize(streams, recording.close).atexit = False
+    weakref.finalize(streams, streams.close).atexit = False
     return streams
 
 
@@ -167,6 +169,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         invalid=recording.invalid_times(),
         streamed=recording.streamed,
         unread=unread(recording, [*recording.always_read, *source.arrays]),
+        close=recording.close,
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -370,13 +371,13 @@ def _surveyed(session: Session, files: Sequence[RawFile], source: SourceSection)
 
 def _examined(session: Session, source: SourceSection) -> SessionSurvey | Reject:
     try:
-        streams = open_streams(session, source)
-        found = replace(survey(streams, source), unread=streams.unread)
-        if streams.indexed and streams.repeat is None:
-            trials, pictures = find_pictures(BinReader(streams, found, source), streams, found.trials, source)
-            found = replace(found, trials=trials, pictures=pictures)
-        numbers = streams.shown.array if source.names.frame is not None else None
-        return found if numbers is None else replace(found, starts_at=lowest_number(numbers))
+        with closing(open_streams(session, source)) as streams:
+            found = replace(survey(streams, source), unread=streams.unread)
+            if streams.indexed and streams.repeat is None:
+                trials, pictures = find_pictures(BinReader(streams, found, source), streams, found.trials, source)
+                found = replace(found, trials=trials, pictures=pictures)
+            numbers = streams.shown.array if source.names.frame is not None else None
+            return found if numbers is None else replace(found, starts_at=lowest_number(numbers))
     except SessionError as error:
         return Reject(reason=error.reason, offset=0, detail=str(error))
     except OSError as error:
