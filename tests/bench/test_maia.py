@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -30,8 +29,8 @@ def test_each_move_has_a_cell_of_its_own() -> None:
 
 @pytest.mark.data
 @pytest.mark.timeout(300)
-def test_published_networks_predict_as_their_authors_say() -> None:
-    folder = Path(os.environ["OUTOFCORE_REAL_DATA"]) / "chess" / "maia"
+def test_published_networks_predict_as_their_authors_say(real_data: Path) -> None:
+    folder = real_data / "chess" / "maia"
     network = maia.Maia(folder / "maia-1500.pb.gz")
     sides = {
         "network": network,

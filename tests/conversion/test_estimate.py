@@ -78,9 +78,10 @@ def test_repeated_games_do_not_raise_the_number_of_audits(tmp_path: Path) -> Non
 
 
 def test_the_time_is_that_of_all_units_at_the_rate_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_games(tmp_path / "games.pgn", 60_000, from_position=10**9)
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**20)
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 1)
+    for number in range(2):
+        write_games(tmp_path / f"{number}.pgn", 60_000, from_position=10**9)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**22)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 2)
     section = DOMAIN.section(raw=str(tmp_path))
     files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
     units = sum(1 for _ in DOMAIN.units(files, section))
@@ -93,6 +94,8 @@ def test_the_time_is_that_of_all_units_at_the_rate_of_a_sample(tmp_path: Path, m
 
             return super().submit(later)
 
+    with open_executor("threads", 1) as executor:
+        estimate(DOMAIN, section, files, executor)  # compiles what the first unit would wait for
     with Slow(1) as executor:
         found = estimate(DOMAIN, section, files, executor)
     assert found.sampled_bytes < found.raw_bytes

@@ -31,7 +31,7 @@ class Noting(ChessTask):
 
     notes: Path
     killed_in = -1
-    number = signal.SIGKILL
+    sent = signal.SIGKILL
     steps = 0
 
     def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
@@ -45,8 +45,8 @@ class Noting(ChessTask):
             ]
             with self.notes.open("a") as file:
                 file.write(json.dumps(samples) + "\n")
-            if self.steps == self.killed_in and (self.number == signal.SIGKILL or this_rank().rank == 1):
-                os.kill(os.getpid(), self.number)
+            if self.steps == self.killed_in and (self.sent == signal.SIGKILL or this_rank().rank == 1):
+                os.kill(os.getpid(), self.sent)
         return super().micro_batches(batch, size)
 
 
@@ -59,7 +59,7 @@ def train_ranks(
     task = Noting(TENSORS, (16, 2), measure_baseline(store, TENSORS))
     out.mkdir(parents=True, exist_ok=True)
     task.notes, task.killed_in = out / f"samples.{ranks.world}.{ranks.rank}", killed_in
-    task.number = number
+    task.sent = number
     return train(store, task, TENSORS, out, memory=2**28, micro_batch=30)
 
 

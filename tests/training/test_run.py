@@ -63,7 +63,9 @@ def test_a_model_reads_raw_files_as_its_store_was_read(project: Path, tmp_path: 
 
 def test_the_command_trains_text(project: Path, tmp_path: Path) -> None:
     words = ["train", str(project / "data/stores/text.zarr"), str(tmp_path / "out"), "-S", "max_steps=1"]
-    ended = CliRunner().invoke(app, [*words, "-S", "seq_len=16", "-S", "train.batch_size=4", "-S", "val_examples=4"])
+    ended = CliRunner().invoke(
+        app, [*words, "-S", "seq_len=16", "-S", "train.batch_size=4", "-S", "val_examples=4", "--json"]
+    )
     assert ended.exit_code == 0, ended.stderr
     assert json.loads(ended.stdout)["steps"] == 1
     assert (tmp_path / "out/models/text/model.pt").exists()

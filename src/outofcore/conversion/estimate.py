@@ -88,7 +88,8 @@ def estimate(
             if not whole:
                 pairs.add(result.keys[int(result.continues) :])
             begun = begun or time.monotonic()
-        seconds = (time.monotonic() - begun) * len(units) / max(1, len(units) - 1) / share if begun else 0.0
+        later = len(units) - 1
+        seconds = (time.monotonic() - begun) * len(units) / later / share if later > 0 else 0.0
         scale = (pairs.kept(share) if drop else 1.0) / share
         rows = sum(store.count(name)[0] for name in SPLITS) * scale
         root = attributes(domain, section, schemas, counted(assembler, store))
