@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from outofcore import loader, write_store
+from outofcore.domains.reading import Draws
 from outofcore.loading.batch_memory import AllocatedBytes, Recyclers, joined_slabs, loose_bytes
 from outofcore.system.recycling import Recycler
 from tests.loading.memory_table import in_a_process
@@ -57,8 +61,8 @@ def test_the_most_that_a_function_allocates_at_once_is_measured() -> None:
 def test_loose_tensors_are_those_that_nobody_uses_again() -> None:
     rows, recycler = np.zeros((4, 10), np.int64), Recycler()
     again = torch.from_numpy(recycler.empty((4, 10), np.dtype(np.int64)))
-    assert loose_bytes([torch.from_numpy(rows)[:, 1:], again[2:]], [rows]) == 0
-    assert loose_bytes([torch.from_numpy(rows), again.clone()]) == 640
+    assert loose_bytes([torch.from_numpy(rows)[:, 1:], again[2:]], [rows]) == (0, 0)
+    assert loose_bytes([torch.from_numpy(rows), again.clone()]) == (640, 320 * 4 + 320 * 20)
 
 
 def test_slabs_are_joined_in_recycled_memory() -> None:
@@ -66,4 +70,33 @@ def test_slabs_are_joined_in_recycled_memory() -> None:
     batch = joined_slabs(lambda own: {"x": values[own] * 2, "n": values[own, 0].long()}, 7, 3, Recyclers(Recycler))
     assert torch.equal(batch["x"], values * 2)
     assert batch["n"].tolist() == [0, 5, 10, 15, 20, 25, 30]
-    assert loose_bytes(batch.values()) == 0
+    assert loose_bytes(batch.values()) == (0, 0)
+
+
+class Calls:
+    """A reading whose tensors torch allocates; it counts how often it is called."""
+
+    fields = ("id",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
+        del draws
+        self.count += 1
+        return {"wide": torch.from_numpy(rows["id"])[:, None].expand(-1, 1000).double()}
+
+
+def test_a_reading_makes_whole_batches_where_there_is_room(tmp_path: Path) -> None:
+    write_store(tmp_path / "a.zarr", {"id": np.arange(4096)}, splits={})
+
+    def calls(memory: str) -> int:
+        reading = Calls()
+        batches = loader(tmp_path / "a.zarr", "train", 256, tensors=reading, memory=memory, threads=1, shuffle=False)
+        before = reading.count
+        rows = torch.cat([batch["wide"][:, 7] for batch in batches])
+        assert rows.tolist() == list(range(4096))
+        return reading.count - before
+
+    assert calls("1GiB") <= 16  # batches of 2 MB, or several together
+    assert calls("24MiB") > 16

@@ -2,9 +2,9 @@
 
 Memory that torch allocates in a thread and frees stays with that thread: up to 20 times the tensor, as the C library
 aligns such blocks and finds no room in the gaps (measured with glibc 2.36). So tensors of batches are in memory that is
-used again: of a reading that allocates its own, a few samples are made at a time, and copied there. What a function of
-batches (``map``) allocates is counted by thread; where that exceeds the budget, large blocks go back to the system when
-they are freed, which costs the time to clear their pages for the next batch.
+used again. A reading that allocates its own, and a function of batches (``map``), are counted by thread. Where that
+exceeds the budget, such a reading makes a few samples at a time, which are copied, at a third of the speed; of a
+function, large blocks go back to the system when they are freed, which costs the time to clear their pages again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import tracemalloc
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import mul
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 SLAB_BYTES = RETURNED_BYTES  # of tensors that a reading allocates at a time
 RETAINED = 20  # bytes that a thread keeps for each byte of the tensors that torch allocates in it; measured: 19.9
 _RETAINED_BY_NUMPY = 4  # measured: up to 3.3, with eight threads
-_LOOSE_SHARE = 8  # a reading is called for a few samples at a time if its own tensors are more than an 8th of all
+_LOOSE_SHARE = 8  # a reading may be called for a few samples at a time if its own tensors are more than an 8th of all
 _UNTRACED = 16 << 10  # bytes of Python's own objects while a function is measured
 
 Recyclers = defaultdict[str, Recycler]
@@ -42,24 +43,25 @@ class SampleBytes:
     rows: int  # as stored
     tensors: int = 0  # of the batch that is delivered, and what map= got if it returns others
     loose: int = 0  # of the tensors that the reading allocates itself
+    retained: int = 0  # that a thread keeps of these
     map_result: int = 0  # of what map= allocates for the batch that it returns
     map_peak: int = 0  # most that map= allocates at once, its result included
+    slab: int = 0  # samples for which the reading is called at a time; 0: all of a batch
 
     @property
-    def in_slabs(self) -> bool:
-        """Whether the reading is called for a few samples at a time."""
+    def in_slabs(self) -> SampleBytes:
+        """The same with slabs, if the reading's own tensors are worth it."""
+        return replace(self, slab=max(1, SLAB_BYTES // self.loose)) if self._is_loose else self
+
+    @property
+    def _is_loose(self) -> bool:
         return self.loose * _LOOSE_SHARE > self.tensors - self.map_result
-
-    @property
-    def slab(self) -> int:
-        """Samples for which such a reading is called at a time."""
-        return max(1, SLAB_BYTES // max(self.loose, 1))
 
     def thread(self, samples: int) -> int:
         """Bytes that a thread keeps of the reading's own tensors of batches of so many samples."""
-        if self.in_slabs:
-            return RETAINED * min(self.slab, samples) * self.loose
-        return _RETAINED_BY_NUMPY * samples * self.loose
+        if not self._is_loose:
+            return _RETAINED_BY_NUMPY * samples * self.loose
+        return min(self.slab or samples, samples) * self.retained
 
     def map_retained(self, samples: int) -> int:
         """Bytes that a thread keeps of what map= allocated, if nothing is returned to the system."""
@@ -71,14 +73,17 @@ class SampleBytes:
         return peak - samples * self.map_result + RETAINED * min(peak, RETURNED_BYTES)
 
 
-def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> int:
-    """Bytes of tensors that are neither in recycled memory nor in these arrays."""
+def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> tuple[int, int]:
+    """Bytes of tensors that are neither in recycled memory nor in these arrays, and what a thread keeps of them."""
     given = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in arrays]
-    return sum(
-        tensor.nbytes
+    loose = [
+        tensor
         for tensor in tensors
         if not recycled(tensor.data_ptr()) and not any(start <= tensor.data_ptr() < stop for start, stop in given)
-    )
+    ]
+    times = [RETAINED if tensor.untyped_storage().resizable() else _RETAINED_BY_NUMPY for tensor in loose]
+    sizes = [tensor.nbytes for tensor in loose]
+    return sum(sizes), sum(map(mul, times, sizes))
 
 
 def joined_slabs(

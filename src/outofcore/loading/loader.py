@@ -6,6 +6,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from itertools import chain
@@ -322,11 +323,19 @@ def loader(
         try:
             choose(residency, estimate(samples), budget, device_named)
         except BudgetError:  # nothing is read; the tensors are those of rows that are 0
-            choose(residency, estimate([blank_bytes(opened) for opened in opened_splits]), budget, device_named)
+            blank = [blank_bytes(opened).in_slabs for opened in opened_splits]
+            choose(residency, estimate(blank), budget, device_named)
             raise
         samples = [first_bytes(opened) for opened in opened_splits]
+    uncut, samples = samples, [sample.in_slabs for sample in samples]
     needs = estimate(samples)
     plans = choose(residency, needs, budget, device_named)
+    if uncut != samples:
+        with suppress(BudgetError):  # there is no room for whole batches
+            more = estimate(uncut)
+            others = choose(residency, more, budget, device_named)
+            if [plan.kind for plan in others] == [plan.kind for plan in plans]:
+                samples, needs, plans = uncut, more, others
     for opened in opened_splits:
         opened.columns.read()
     for each in stores:
@@ -335,7 +344,7 @@ def loader(
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
-        SplitReader(*pair, seed, plan, stream, recyclers, sample.slab if sample.in_slabs else 0)
+        SplitReader(*pair, seed, plan, stream, recyclers, sample.slab)
         for pair, plan, sample in zip(pairs, plans, samples, strict=True)
     ]
     return Loader(

@@ -325,11 +325,11 @@ def _bytes_of(split: Split, rows: dict[str, Any], *, call: bool) -> SampleBytes:
     tensors = with_columns(made, split.columns.blank())
     size = sum(tensor.nbytes for tensor in tensors.values())
     if split.transform is None:
-        return SampleBytes(own, size, loose)
+        return SampleBytes(own, size, *loose)
     if split.place is not None:
         tensors = {**tensors, "part": torch.tensor([split.place])}
     result, peak = split.transform.check(tensors)
-    return SampleBytes(own, size + result, loose, result, peak)
+    return SampleBytes(own, size + result, *loose, result, peak)
 
 
 def prove_tables(budget: int, splits: Sequence[Split]) -> None:

@@ -15,6 +15,7 @@ from outofcore.loading.windows import Windows
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_form
 from outofcore.store.reader import Array, Store, Table
+from outofcore.system.recycling import Recycler
 
 Ints = npt.NDArray[np.int64]
 
@@ -257,7 +258,12 @@ def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) ->
     return {**tensors, **{name: torch.from_numpy(column).to(where) for name, column in values.items()}}
 
 
-def indexable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers in a dtype that torch can index: unsigned words widened, uint64 with its bits as int64."""
+def indexable(array: npt.NDArray[Any], memory: Recycler | None = None) -> npt.NDArray[Any]:
+    """Numbers in a dtype that torch can index: unsigned words widened, in ``memory``; uint64 with its bits as int64."""
     plain = array.view(np.int64) if array.dtype == np.uint64 else array
-    return plain.astype(_WIDER.get(plain.dtype.name, plain.dtype), copy=False)
+    wider = np.dtype(_WIDER.get(plain.dtype.name, plain.dtype))
+    if memory is None or wider == plain.dtype:
+        return plain.astype(wider, copy=False)
+    widened = memory.empty(plain.shape, wider)
+    widened[...] = plain
+    return widened

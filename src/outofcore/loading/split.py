@@ -25,6 +25,7 @@ from outofcore.params import section_of_store
 from outofcore.store.joined import check_fields
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Array, Store, Table
+from outofcore.system.recycling import Recycler
 
 Ints = npt.NDArray[np.int64]
 Tensors = Reading | Mapping[str, Reading] | Literal["stored"] | None
@@ -252,10 +253,11 @@ class StoredReading:
     def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
         self.fields = tuple(dtypes)
         self._unsigned = {name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")}
+        self._memory = Recycler()
 
     def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
         del draws
-        return {name: torch.from_numpy(indexable(array)) for name, array in rows.items()}
+        return {name: torch.from_numpy(indexable(array, self._memory)) for name, array in rows.items()}
 
     def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> dict[str, torch.Tensor]:
         """The same from tensors with unsigned words as signed ones of the same bits."""

@@ -190,7 +190,7 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, SampleBytes
     return batch, SampleBytes(
         sum(array.nbytes for array in rows.values()) + SAMPLE_BYTES,
         sum(tensor.nbytes for tensor in batch.values()),
-        loose_bytes(batch.values(), rows.values()),
+        *loose_bytes(batch.values(), rows.values()),
     )
 
 
@@ -223,7 +223,7 @@ def loader_needs(
     if balanced:  # a pool is a batch
         pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
         batch = pool_samples
-    sample = made_up_sample(schema, reading)[1]
+    sample = made_up_sample(schema, reading)[1].in_slabs
     return MemoryEstimate(
         chunk=chunk_rows * sum(field.row_bytes for field in fields),
         chunks=chunks,
