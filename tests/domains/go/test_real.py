@@ -61,8 +61,18 @@ def test_professionals_in_broken_files(real_data: Path) -> None:
         HandicapRule.NONE: 158,
         HandicapRule.LATER_NODE: 237,
     }
-    assert rules(converted, "komi_rule") == {KomiRule.AS_WRITTEN: 333, KomiRule.HUNDREDTHS: 62}
-    assert set(converted.sequences["komi"]) == {0.0, 4.5, 5.5, 6.5, 7.5}
+    assert rules(converted, "komi_rule") == {
+        KomiRule.AS_WRITTEN: 319,
+        KomiRule.HUNDREDTHS: 62,
+        KomiRule.CONTRADICTED: 14,
+    }
+    komi, rule = np.array(converted.sequences["komi"]), np.array(converted.sequences["komi_rule"])
+    assert set(komi[rule != KomiRule.CONTRADICTED]) == {0.0, 4.5, 5.5, 6.5, 7.5}
+    # No game with a whole komi is won by half a point, nor one with half a point by whole ones.
+    written = np.array([float(each) for each in converted.sequences["komi_raw"]])
+    margins = np.array(converted.sequences["margin"])
+    assert np.isnan(komi[rule == KomiRule.CONTRADICTED]).all()
+    assert ((written + margins)[rule == KomiRule.CONTRADICTED] % 1 == 0.5).all()
     assert min(converted.sequences["black_rank"]) > 0
 
 
