@@ -271,7 +271,7 @@ def convert_files(
             return
         terminal.print_counts(_console(), card_of(open_store(second)))
         if figures["rejected"]:
-            typer.echo(f"{visible(second)}{REJECTS} lists the rejected", err=True)
+            typer.echo(f"{visible(second)}{REJECTS} lists the rejected records", err=True)
 
 
 @app.command("train", short_help="Train a model on a store.")

@@ -61,6 +61,8 @@ def search_raw(domain: Domain, section: Any) -> Search:
     try:
         return search(section.raw, section.match, domain.suffixes, section=domain.name)
     except RawInputError as error:
+        if not Path(section.raw).is_dir():
+            raise
         read = {name: _files_of(name, section) for name in DOMAINS}
         most = max(read, key=read.__getitem__)
         if not read[most]:

@@ -279,7 +279,8 @@ class _Run:
         self.progress.sums, self.progress.validated = add_up_each(sums, self._where), self.progress.step
         figures = self._task.summarize(self.progress.sums)
         self._record({f"val/{key}": value for key, value in figures.items()})
-        self._validated = ", ".join(f"val {key} {value:.4g}" for key, value in [*figures.items()][:1])
+        key, value = next(iter(figures.items()))
+        self._validated = f"val {key} {value:.4g}"
 
     def _record(self, figures: dict[str, float]) -> None:
         self.progress.history.append((self.progress.step, figures))
