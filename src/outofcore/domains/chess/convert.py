@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import chess
 import numpy as np
@@ -16,15 +15,16 @@ from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, NO_EVALUATION, NO_MATE, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.params import ChessSection
-from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
+from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_of
 from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
 from outofcore.domains.chess.pgn.words import Words, read_pgn, words_of
+from outofcore.domains.chess.replayed import ReplayedGames
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
 from outofcore.raw.keys import keys_of
-from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Stretch, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
 Fields = dict[str, npt.NDArray[Any]]
@@ -52,28 +52,6 @@ class Converter:
 
 
 make_converter = Converter
-
-
-class ReplayedGames(NamedTuple):
-    """Accepted games of a unit, n, with all their positions, m: what their columns are made of."""
-
-    games: Games  # all of the unit
-    accepted: Ints  # (n,): numbers of these among them
-    facts: Facts  # of these
-    stretches: Sequence[Stretch]  # (n,): where each is
-    offset: Ints  # (n,): in the decompressed file
-    plies: Ints  # (n,)
-    ply: Ints  # (m,)
-    boards: Fields  # squares, state and move, (m, ...)
-    notes: Notes  # of m moves
-
-    def texts(self, tag: str) -> npt.NDArray[Any]:
-        """A tag of each game, (n,)."""
-        return text_column(self.games, tag)[self.accepted]
-
-    def repeated(self, values: Any) -> npt.NDArray[Any]:
-        """Values (n,) of the games for each of their positions, (m,)."""
-        return np.repeat(values, self.plies)
 
 
 @dataclass

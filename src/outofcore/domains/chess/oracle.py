@@ -14,10 +14,6 @@ import chess.pgn
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.words import without_empty_lines
-
-if TYPE_CHECKING:
-    from outofcore.domains.chess.params import SourceSection
 from outofcore.domains.chess.codes import (
     BLACK_TO_MOVE,
     CODES,
@@ -33,7 +29,11 @@ from outofcore.domains.chess.codes import (
     NO_MATE,
     WHITE_TO_MOVE,
 )
+from outofcore.domains.chess.pgn.words import without_empty_lines
 from outofcore.domains.chess.schema import position_columns
+
+if TYPE_CHECKING:
+    from outofcore.domains.chess.params import SourceSection
 
 ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
 INVALID_POSITION = "invalid_position"

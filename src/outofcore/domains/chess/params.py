@@ -9,14 +9,11 @@ from pydantic import Field, field_validator, model_validator
 
 from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.chess.codes import LARGEST_CLOCK
+from outofcore.domains.chess.pgn.classes import TerminationClass, TimeClass
 from outofcore.domains.chess.schema import GAME_COLUMNS, POSITION_COLUMNS, column_of
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import DomainSection, Filters, RawOrNamed, is_unset
 
-TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
-TerminationClass = Literal[
-    "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
-]
 Variant = Literal["standard", "chess960"]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
 

@@ -29,9 +29,9 @@ from outofcore.domains.chess.pgn.classes import increment
 from outofcore.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from outofcore.domains.chess.convert import ReplayedGames
     from outofcore.domains.chess.oracle import ReadGame
     from outofcore.domains.chess.params import ChessSection, SourceSection
+    from outofcore.domains.chess.replayed import ReplayedGames
 
 Noted = Literal["", "read", "derived"]
 """Whether a column has what comments note, as it is read, or what follows from that."""

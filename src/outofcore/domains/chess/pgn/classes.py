@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, OTHER_VARIANT, STANDARD
 
-if TYPE_CHECKING:
-    from outofcore.domains.chess.params import TerminationClass, TimeClass
+TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
+TerminationClass = Literal[
+    "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
+]
 
 _STANDARD_NAMES = {"", "?", "-", "standard", "chess", "normal", "fromposition", "standardchess", "orthodox"}
 _CHESS960_NAMES = {
