@@ -49,7 +49,7 @@ class Estimate:
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
     doubts: tuple[str, ...] = ()  # what in the sample looks like a mistake in the settings
     refused: str = ""  # why training would refuse the store, where the sample is the whole input
-    # of the conversion, at the rate of the sample, its first unit aside, which may be compiled for; 0 if it is one unit
+    # for the conversion at the rate of the sample after its first unit, which may wait for compilation; 0 for one unit
     seconds: float = field(default=0.0, compare=False)
 
     def audit_rate(self, records: int) -> AuditRate:

@@ -134,8 +134,8 @@ class Domain:
         What its conversion imports and other domains do not: their versions count among those that determine bytes.
         In outofcore they are those of the extra of its name.
     sizes
-        Attributes of a part than which its model has no fewer weights ("neurons"): a model file that states more is
-        refused before anything of that size is made.
+        Attributes of a part that are lower bounds of the number of weights of its model ("neurons"): a model file whose
+        attributes exceed its weights is refused before anything of that size is made.
     not_audited
         Why no reference library reads its records a second time; "" if one does.
     """
@@ -240,13 +240,13 @@ class Domain:
 
     def pictures(self, store: Store) -> Sequence[Picture | Passage]:
         """A few rows for the report, spread over the store."""
-        found: Sequence[Picture | Passage] = self._module("gallery").pictures(store) if self._has("gallery") else ()
-        return found
+        pictures: Sequence[Picture | Passage] = self._module("gallery").pictures(store) if self._has("gallery") else ()
+        return pictures
 
     def distributions(self, store: Store) -> Sequence[Distribution]:
         """Distributions over the sequences of the store, for the report."""
-        found: Sequence[Distribution] = self._module("gallery").distributions(store) if self._has("gallery") else ()
-        return found
+        shown: Sequence[Distribution] = self._module("gallery").distributions(store) if self._has("gallery") else ()
+        return shown
 
     def predict(self, task: Any, batch: Batch) -> Mapping[str, Tensor]:
         """What the model expects of a batch of the loader, under the keys of what it predicts.

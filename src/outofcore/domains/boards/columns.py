@@ -13,11 +13,11 @@ from outofcore.store.schema import Field
 
 
 class Column(NamedTuple):
-    """A column of the games, and what it holds of those of a unit."""
+    """A column of the games, and the function that fills it."""
 
     field: Field
-    values: Callable[[Any], Any]  # (n,), of what the conversion knows of n games
-    tag: str = ""  # of PGN that it is read from
+    values: Callable[[Any], Any]  # (n,), from what the conversion knows of n games
+    tag: str = ""  # the PGN tag that it is read from, if there is one
 
 
 def game_column(

@@ -21,13 +21,13 @@ _TOP = 5
 
 
 class Outcome(NamedTuple):
-    """Part of how a game ends that a network expects: a number (batch,), NaN in a batch where it is unknown."""
+    """A number that a network predicts of how a game ends, (batch,); NaN in a batch where it is unknown."""
 
     name: str  # in a batch
-    figure: str  # of its mean error
-    error: Callable[..., Tensor] = functional.mse_loss  # of the figure
+    figure: str  # name of its mean error
+    error: Callable[..., Tensor] = functional.mse_loss  # that the figure states
     loss: Callable[..., Tensor] = functional.mse_loss  # that is trained
-    unit: float = 1.0  # of the loss
+    unit: float = 1.0  # in which the loss is computed
 
 
 class MovePrediction(Task):
@@ -127,7 +127,7 @@ class MovePrediction(Task):
         return {**figures, **self.further_figures(sums), "positions": count}
 
     def further_figures(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """What a game states in addition."""
+        """Figures of this game alone."""
         del sums
         return {}
 

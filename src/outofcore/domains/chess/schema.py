@@ -181,24 +181,38 @@ def _tag_column(tag: str) -> Column:
     return game_column(column_of(tag), "string", f"{tag} tag", lambda games: games.texts(tag), tag=tag)
 
 
-_DATE = "yyyymmdd; a part that is unknown, wholly or in one digit, is 0"
-_VARIANTS = [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]
-_SOURCE, _MEMBER = (
-    "raw file that it comes from, a row of sources",
-    "file inside that archive, in its order; 0 where it is no archive",
-)
-
 GAME_COLUMNS = (
     game_column("white_elo", "int16", "Elo of White; 0: unknown", lambda games: games.facts.elo[:, 0]),
     game_column("black_elo", "int16", "Elo of Black; 0: unknown", lambda games: games.facts.elo[:, 1]),
-    game_column("date", "int32", _DATE, lambda games: games.facts.date),
+    game_column(
+        "date",
+        "int32",
+        "yyyymmdd; a part that is unknown, wholly or in one digit, is 0",
+        lambda games: games.facts.date,
+    ),
     _tag_column("TimeControl"),
     _tag_column("Termination"),
-    game_column("variant", "uint8", "kind of chess", lambda games: games.facts.variant, {"names": _VARIANTS}),
+    game_column(
+        "variant",
+        "uint8",
+        "kind of chess",
+        lambda games: games.facts.variant,
+        {"names": [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]},
+    ),
     game_column("result", "int8", "result for White: 1, 0, -1; -128: unfinished", lambda games: games.facts.result),
     game_column("plies", "uint16", "half-moves of the whole game, stored or not"),
-    game_column("source", "uint32", _SOURCE, lambda games: [each.source for each in games.stretches]),
-    game_column("member", "uint32", _MEMBER, lambda games: [each.member for each in games.stretches]),
+    game_column(
+        "source",
+        "uint32",
+        "raw file that it comes from, a row of sources",
+        lambda games: [each.source for each in games.stretches],
+    ),
+    game_column(
+        "member",
+        "uint32",
+        "file inside that archive, in its order; 0 where it is no archive",
+        lambda games: [each.member for each in games.stretches],
+    ),
     game_column("offset", "uint64", "byte at which the game begins in the decompressed file"),
 )
 
