@@ -104,6 +104,7 @@ class BalancedSampler(Sampler):
             )
         order = np.lexsort((first, group))
         self.balanced = balanced
+        self.lanes = balanced.size  # every rank makes the whole batch and takes its own samples
         self.windows = windows
         self.seed = seed
         self.group_starts = np.searchsorted(group[order], np.arange(len(names) + 1))
@@ -127,10 +128,6 @@ class BalancedSampler(Sampler):
     @property
     def positions(self) -> int:
         return self.batches * self.balanced.size
-
-    @property
-    def lanes(self) -> int:
-        return self.balanced.size  # every rank makes the whole batch and takes its own samples
 
     @property
     def near(self) -> int:

@@ -104,7 +104,7 @@ class MixtureSampler(Sampler):
     ) -> None:
         if MOST_LANES % lanes:
             refuse("lanes", f"a divisor of {MOST_LANES}, where sources are mixed by weights", lanes)
-        self._lanes = lanes
+        self.lanes = lanes
         self.sources = tuple(sources)
         self.seed = seed
         self._stop = stop
@@ -142,10 +142,6 @@ class MixtureSampler(Sampler):
         self.first_samples = np.cumsum([0, *(plain.positions for plain in self.plain)])
         self.places = self._length()
         self.pool_places = self._pool_length(self.plain)
-
-    @property
-    def lanes(self) -> int:
-        return self._lanes
 
     @property
     def positions(self) -> int:

@@ -52,7 +52,7 @@ class PlainSampler(Sampler):
         block_rows: int | None = None,  # rounded down to whole chunks; None for one, or four of windows or a selection
         lanes: int = LANES,
     ) -> None:
-        self.windows, self.shuffle, self._lanes = windows, shuffle, lanes
+        self.windows, self.shuffle, self.lanes = windows, shuffle, lanes
         self.mixed = shuffle in ("blocks", True)
         self.access = "anywhere" if shuffle == "full" else "pools"  # "full" permutes all samples at once
         self._seed, self._chunk_rows, self.pool_blocks, self._block_rows = seed, chunk_rows, pool_blocks, block_rows
@@ -65,10 +65,6 @@ class PlainSampler(Sampler):
     @property
     def positions(self) -> int:
         return self.windows.samples
-
-    @property
-    def lanes(self) -> int:
-        return self._lanes
 
     @property
     def table_bytes(self) -> int:
@@ -110,8 +106,15 @@ class PlainSampler(Sampler):
         return other
 
     def with_chunks(self, rows: int) -> PlainSampler:
-        layout: Any = {"pool_blocks": self.pool_blocks, "block_rows": self._block_rows, "lanes": self.lanes}
-        return PlainSampler(self.windows, rows, self._seed, shuffle=self.shuffle, **layout)
+        return PlainSampler(
+            self.windows,
+            rows,
+            self._seed,
+            shuffle=self.shuffle,
+            pool_blocks=self.pool_blocks,
+            block_rows=self._block_rows,
+            lanes=self.lanes,
+        )
 
     def heaviest_pool(self, weights: Ints) -> Ints:
         """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""

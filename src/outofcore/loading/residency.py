@@ -81,7 +81,7 @@ class Residency(ABC):
         return ResidencyPlan(kind=cls.name, pool_slots=sum(cls.ledger(needs).values()) // needs.chunk, reason=reason)
 
     def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
-        self.split, self.reservation, self.stream, self.recyclers = split, plan.reservation, stream, recyclers
+        self.reservation, self.stream, self.recyclers = plan.reservation, stream, recyclers
         self.rows = rows = split.rows
         self.fields, self.chunk_rows, self.chunks = rows.fields, rows.chunk_rows, rows.chunks
         self.length, self.packs = split.windows.length, split.windows.packs

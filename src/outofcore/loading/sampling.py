@@ -48,16 +48,12 @@ class Sampler(ABC):
     """A way of sampling a split."""
 
     access: Access = "recurring"
+    lanes = 1  # to which positions are dealt in turn: ranks whose number divides it draw only their own samples
 
     @property
     @abstractmethod
     def positions(self) -> int:
         """Samples per epoch, over all ranks."""
-
-    @property
-    def lanes(self) -> int:
-        """Lanes to which positions are dealt in turn: ranks whose number divides it draw only their own samples."""
-        return 1
 
     @abstractmethod
     def pools(self, epoch: int, start: int) -> Iterator[Pool]:

@@ -59,7 +59,7 @@ class WeightedSampler(Sampler):
             raise ParamsError(
                 "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
             )
-        self.plain, self.weighted = plain, weighted
+        self.plain, self.weighted, self.lanes = plain, weighted, plain.lanes
         self._weigh = _weigher(split, weighted.column)
         self._by_sequence = weighted.column not in split.stores[0].rows(split.name, split.part).fields
         self._weight_bytes = split.sequences.extents_bytes if self._by_sequence else 0
@@ -75,10 +75,6 @@ class WeightedSampler(Sampler):
     def positions(self) -> int:
         """Draws per epoch."""
         return self.plain.positions if self.weighted.samples is None else self.weighted.samples
-
-    @property
-    def lanes(self) -> int:
-        return self.plain.lanes
 
     def pools(self, epoch: int, start: int) -> Iterator[Pool]:
         order = self.plain.epoch(epoch)

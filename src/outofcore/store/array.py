@@ -26,7 +26,7 @@ Checksums = Callable[[str], npt.NDArray[np.uint32]]
 class Array(ABC):
     """One field of a table, read by chunks of rows along its first axis; text has dtype object."""
 
-    mappable = False  # from uncompressed local files
+    mappable = False  # whether its chunks are in uncompressed files of this machine
     decoding = 1  # chunks that a thread holds while it decodes one
     cached_bytes = 0  # kept between reads
     fetching = 0  # bytes held while a copy on this machine is filled
@@ -108,17 +108,13 @@ class SealedArray(Array):
         codec, sizes = facts.codec, (facts.chunk_rows, facts.shard_rows)
         super().__init__(files.root, path, facts.shape, facts.dtype, *sizes, codec.name, facts.attributes)
         self.files, self.fetching = files, files.fetching
+        self.mappable = codec.name == "none" and isinstance(files.root, Path)
         self.codec, self.fill, self._checksums = codec, facts.fill, checksums
         self.shard_chunks = facts.shard_rows // facts.chunk_rows
         self.manifests: dict[int, Ints] = {}  # of the shards that were read of
 
     def __repr__(self) -> str:
         return f"Array({self.path}, shape={self.shape}, dtype={self.dtype}, codec={self.codec.name})"
-
-    @property
-    def mappable(self) -> bool:  # type: ignore[override]  # not known to the class
-        """Whether its chunks are in uncompressed files of this machine."""
-        return self.codec.name == "none" and isinstance(self.root, Path)
 
     def shard_file(self, number: int) -> str:
         """Path of a shard in the store; a shard of nothing but the fill value has no file."""

@@ -84,7 +84,7 @@ class Codec(NamedTuple):
     configuration: Callable[[int, int], Mapping[str, Any]]  # of that, by level and bytes of one value
     level: str  # which key of the configuration is the level
     encode: Callable[[Any, int, int], bytes]  # bytes, level, bytes of one value
-    decode: Callable[[memoryview, Out], Any]  # into so many bytes, or else DamagedStore; for None, to bytes
+    decode: Callable[[memoryview, Out], Any]  # fills the array or raises DamagedStore; None: returns bytes
 
 
 def _texts(plain: Any, count: int) -> Any:

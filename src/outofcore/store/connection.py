@@ -201,8 +201,8 @@ def what_failed(root: str, name: str, error: Exception) -> str:
         or re.search(r"\b403\b", text)
         or "credential" in text.lower()
     ):
-        who = f": {kind_of(root).who}".rstrip(": ")
-        return f"{root}: no access to {name}{who} ({text[:200]})"
+        who = kind_of(root).who
+        return f"{root}: no access to {name}{who and f': {who}'} ({text[:200]})"
     if "NoSuchBucket" in text or "bucket does not exist" in text:
         return f"{root}: there is no such bucket; name another"
     retried = re.search(r"after (\d+) retries", text)

@@ -22,6 +22,7 @@ from outofcore.system.project import project_of
 
 # Enough for every shard of a large split; if the process limit is lower, a quarter of that.
 OPEN_FILES = 256
+ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # of which any Zarr, v3 or v2, has one
 MOST_SEAL_BYTES = 1 << 30  # of ten million files
 
 
@@ -81,7 +82,7 @@ class LocalFiles(Files):
         try:
             file = self._file(SEAL)
         except FileNotFoundError as error:
-            zarr = any(os.path.lexists(self._place / name) for name in ("zarr.json", ".zgroup", ".zarray"))
+            zarr = any(os.path.lexists(self._place / name) for name in ZARR_FILES)
             way = (
                 "it is a conversion that was not finished (convert again), or a Zarr of another program (loader(), "
                 "open_zarr() and 'outofcore info' read it)"

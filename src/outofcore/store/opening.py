@@ -8,14 +8,13 @@ from typing import Any
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.connection import address_of, has_any, kind_of
+from outofcore.store.local import ZARR_FILES
 from outofcore.store.reader import Store, open_store
 from outofcore.store.seal import SEAL
 from outofcore.store.token_files import SUFFIXES, open_tokens
 
-_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # of any Zarr, v3 or v2
-
 _TOKENS, _OTHER_ZARR, _BOTH = "a file of tokens", "a Zarr", "data"
-# Arguments of data that is read in place: what it is where it is not given, and for which data it is.
+# Arguments for data that is read in place: their defaults, and the data that each is for.
 _ARGUMENTS = {
     "axis": (0, _OTHER_ZARR),
     "strict": (False, _OTHER_ZARR),
@@ -46,7 +45,7 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
     StoreError
         If there is nothing of these kinds, or it cannot be read.
     ParamsError
-        If an argument is for another kind of data, or ``value`` is none.
+        If an argument is for another kind of data, or ``value`` names no data.
     """
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
@@ -71,5 +70,5 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
 def _is_zarr(path: str | Path) -> bool:
     """Whether there is a Zarr without a seal; assumed where nothing is listed."""
     if address := address_of(path):
-        return not has_any(address, (SEAL,)) and (not kind_of(address).lists or has_any(address, _ZARR))
-    return not Path(path, SEAL).exists() and any(Path(path, name).exists() for name in _ZARR)
+        return not has_any(address, (SEAL,)) and (not kind_of(address).lists or has_any(address, ZARR_FILES))
+    return not Path(path, SEAL).exists() and any(Path(path, name).exists() for name in ZARR_FILES)

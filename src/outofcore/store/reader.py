@@ -1,4 +1,4 @@
-"""Open a sealed store: check seal and metadata, and pin the files."""
+"""What a store offers, and how a sealed one is opened: seal and metadata are checked, files are pinned."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Store(ABC):
         return self.digest
 
     def note(self, split: str, fields: Sequence[str]) -> str:
-        """What who reads these fields should know; nothing of a sealed store."""
+        """What readers of these fields should know; "" for a sealed store."""
         del split, fields
         return ""
 
