@@ -350,13 +350,15 @@ def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
 
 def _model_file(path: Path) -> Path:
     """The ``model.pt`` of a folder, or of the only model of a run; raises StateError if there are several."""
-    if not path.is_dir() or (path / MODEL).is_file():
-        return path / MODEL if path.is_dir() else path
+    if not path.is_dir():
+        return path
     trained = sorted(path.glob(f"models/*/{MODEL}"))
+    if not trained or (path / MODEL).is_file():
+        return path / MODEL
     if len(trained) > 1:
         names = ", ".join(str(file.parent) for file in trained)
         raise StateError(f"{path}: expected one model, found {len(trained)}; name one of {names}")
-    return trained[0] if trained else path / MODEL
+    return trained[0]
 
 
 def _read(file: Path) -> dict[str, Any]:

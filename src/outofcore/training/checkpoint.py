@@ -67,7 +67,6 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the file atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         content = {"version": VERSION, **vars(self), "progress": vars(self.progress)}
         write_saved(path, content)
 

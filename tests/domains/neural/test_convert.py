@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from outofcore.domains.neural import DOMAIN, source
 from outofcore.domains.neural.dtypes import bfloat16_values
 from outofcore.errors import RawInputError
-from outofcore.raw.unit import AuditRate
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import NO_AUDIT, AuditRate
 from tests.domains.neural.rig import NAMES, convert, save_session, section_of
 
 
@@ -322,6 +323,18 @@ def test_a_session_is_opened_once_for_all_its_units_and_closed_after_them(frames
     assert opened == [path, path]  # for the survey of all sessions, and for the units of this one
     with plain(path, "r+") as file:  # HDF5 refuses to write to a file that is open
         file["robs"][0] = 7
+
+
+def test_a_session_that_is_gone_is_opened_once_for_a_unit_in_another_process(frames, write_h5, monkeypatch):
+    section, opened = section_of(write_h5(frames), names=NAMES), []
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
+    (unit,) = pickle.loads(pickle.dumps(list(DOMAIN.units(files, section))))
+    files[0].path.unlink()
+    plain = h5py.File
+    monkeypatch.setattr(h5py, "File", lambda name, *rest, **more: opened.append(name) or plain(name, *rest, **more))
+    with pytest.raises(FileNotFoundError):
+        DOMAIN.converter(section, NO_AUDIT)(unit)
+    assert opened == [files[0].path]
 
 
 def test_units_and_converter_are_picklable(frames, write_h5):

@@ -11,7 +11,7 @@ from outofcore.loading.windows import Window
 
 
 def joined(units: list[list[int]], window: Window, *, moves: bool, epoch: int) -> tuple[list[list[int]], int]:
-    """The windows of documents of these lengths, unit by unit, whose tokens count up; and how many are told."""
+    """The windows of documents of these lengths, unit by unit, whose tokens count up; and how many it counts."""
     text = np.arange(sum(map(sum, units)), dtype=np.uint32)
     waiting, found, start = Joined(window, 3, epoch, moves=moves), list[list[int]](), 0
     for lengths in units:

@@ -62,9 +62,9 @@ class Slice:
 
 
 class BinReader:
-    """Reads ranges of bins of a session, which all its readers in a process share: it is opened once.
+    """Reads ranges of bins of an open session.
 
-    A copy in another process opens it at the first read.
+    Open files are not pickled with it: a copy in another process opens the session at its first read.
     """
 
     def __init__(self, streams: Streams, survey: SessionSurvey, source: SourceSection) -> None:
@@ -99,10 +99,11 @@ class BinReader:
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:
+        streams = self._streams
         try:
             yield
         except BaseException:
-            self._streams.close()
+            streams.close()
             raise
 
     def _read(self, start: int, stop: int, ranges: Ranges) -> Slice:

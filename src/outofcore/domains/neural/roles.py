@@ -1,4 +1,4 @@
-"""What the series of a session are for: a row of the table each.
+"""The roles of the series of a session, a row of the table each.
 
 A session has three kinds of data: series with an entry per sample and a clock, whose roles are here; spikes, an entry
 per event (``spikes.py``); and intervals, the trials (``trials.py``).

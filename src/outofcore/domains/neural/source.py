@@ -4,9 +4,9 @@ The way of a recording: ``sessions`` groups files and opens them with a reader o
 arrays by role, ``survey`` its bins and trials, and this module cuts it into units. ``convert`` turns a unit into rows
 with ``bins``, which reads and aligns.
 
-A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. All
-units of a session share it open. A session with arrays that are decompressed whole (compressed members, text) is read
-by the process that cuts it, in smaller ranges. A trial longer than a unit continues in the next.
+A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. In the
+process that cuts a session, its units share the open files. A session with arrays that are decompressed whole
+(compressed members, text) is read by that process, in smaller ranges. A trial longer than a unit continues in the next.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Streams:
 
     @property
     def others(self) -> list[Track]:
-        """The tracks but ``shown``, which without a stimulus is one of them."""
+        """The tracks but the stimulus; without one, ``shown`` is the first of these, if there is any."""
         return [track for stream, track in self.tracks.items() if stream != "shown"]
 
     @property

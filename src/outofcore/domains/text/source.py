@@ -28,7 +28,7 @@ FEW = 4096
 """As many documents are not few, however small a share is: the input is not read further to know its splits."""
 
 FEW_JOINED = 256
-"""Units of more documents share none with other files."""
+"""A unit of more documents is not joined with documents of other files."""
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,13 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         device: torch.device | None,
     ) -> None:
         self.epoch = 0
-        seed, tokenizer = section.train.seed, load_tokenizer(section)
+        tokenizer = load_tokenizer(section)
         self._section = section
         self._batch_size = section.train.batch_size
         self._reading = make_reading(attributes(tokenizer), section)
         window = Window(**self._reading.window or {})
         self._text = RawText(tuple(files), section, tokenizer, window, split, shuffle, threads)
-        self._seed = seed
+        self._seed = section.train.seed
         self._device = device
         self._pool = section.stream.shuffle_windows
         self._limit, self._repeat = samples, repeat and samples is not None

@@ -1,6 +1,7 @@
-"""Raw text to pools of windows: read, tokenized side by side, and joined in memory, where windows are a loader's.
+"""Raw text to pools of windows: read, tokenized in parallel, joined in memory, and cut as a loader cuts a store.
 
-A pool is whole units, so that tokens are copied once, however short the stride; it holds a unit more than asked for.
+A pool consists of whole units, so that tokens are copied once, however short the stride; it may exceed the size that
+was asked for by up to a unit.
 """
 
 from __future__ import annotations
