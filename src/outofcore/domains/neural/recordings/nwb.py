@@ -24,7 +24,6 @@ from outofcore.domains.neural.recordings.recording import intervals_of
 # Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20
 
-
 INVALID = "intervals/invalid_times"
 
 

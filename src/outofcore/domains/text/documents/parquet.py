@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from outofcore.errors import RawInputError
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, plain_name
+from outofcore.system.failures import raise_if_of_system
 
 MOST_DOCUMENTS = 1 << 14
 """Documents of a unit: a rejected one takes some hundred bytes, an empty one takes none of its file."""
@@ -158,9 +159,8 @@ def _joined(arrays: Iterable[Any]) -> Iterator[Any]:
 
 
 def _damage(name: str, error: Exception) -> DamagedInput:
-    """Arrow's message about damage, in one line; disk errors propagate."""
-    if isinstance(error, OSError) and error.errno is not None:
-        raise error
+    """Arrow's message about damage, in one line; an error of the system is raised again."""
+    raise_if_of_system(error)
     kind = "an Arrow stream" if plain_name(name).lower().endswith(".arrow") else "a Parquet file"
     return DamagedInput(f"{name}: expected {kind}, {' '.join(str(error).split())}")
 
