@@ -162,6 +162,17 @@ def test_a_field_that_the_store_lacks_is_named():
         ChessSection(raw="-", tensors={"fields": ["clocks"]})
 
 
+@pytest.mark.parametrize("planes", [18, 119])
+def test_any_field_of_a_position_is_given_as_it_is_stored(planes):
+    names = ["squares", "state", "move", "result", "clock"]
+    section = ChessSection(raw="-", tensors={"planes": planes, "mirror": planes == 18, "fields": names}).tensors
+    windows = {name: np.repeat(column[:, None], 8, axis=1) for name, column in EVALUATED.items()}
+    batch = ChessReading(section)(windows if planes == 119 else EVALUATED, random_words(len(POSITIONS), 5))
+    for name in names:
+        assert batch[name].numpy().dtype == EVALUATED[name].dtype
+        assert np.array_equal(batch[name].numpy(), EVALUATED[name])
+
+
 @pytest.mark.parametrize("length", [1, 3])
 def test_a_window_has_the_tensors_of_its_positions(length):
     settings = {"planes": 18, "mirror": True, "legal_mask": True, "elo": True, "fields": ["clock"]}

@@ -162,13 +162,17 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
 
 
 class ReadGame:
-    """The columns of the first ``count`` positions of a game, as python-chess reads it; ``result`` without a marker."""
+    """A game as python-chess reads it: each column of its first ``count`` positions, by its name.
+
+    ``result`` counts where the text has no marker.
+    """
 
     def __init__(self, reader: _Reader, count: int, result: int, time_control: str) -> None:
         rows = reader.replay.rows()
         self.squares: npt.NDArray[Any] = rows["squares"][:count]
         self.state: npt.NDArray[Any] = rows["state"][:count]
         self.move: npt.NDArray[Any] = rows["move"][:count]
+        self.ply = range(count)
         notes = [bracket_notes(comments) for comments in reader.comments[:count]]
         self.clock, self.evaluation, self.mate, self._spent, _ = (list(column) for column in zip(*notes, strict=True))
         self.result = [_RESULTS.get(reader.marker, result)] * count
@@ -221,7 +225,8 @@ def difference(
         return f"{count} moves, by python-chess {len(game.replay)}"
     read = ReadGame(game, count, result, time_control)
     for column in position_columns(source):
-        name, mine, wanted = column.field.name, stored[column.field.name], np.array(column.reference(read))
+        name = column.field.name
+        mine, wanted = stored[name], np.array(getattr(read, name))
         different = (mine != wanted).reshape(count, -1).any(axis=1)
         if column.noted and source.engine_comments:  # which python-chess does not read
             different &= (wanted != column.field.fill) & (column.noted == "read")

@@ -1,13 +1,12 @@
 """Stored fields of positions and games: a row of a table for each.
 
-A further one is a row here; that of positions also says what python-chess reads in its place.
+A further one is a row here; of positions, also an attribute of :class:`outofcore.domains.chess.oracle.ReadGame`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ from outofcore.domains.chess.pgn.classes import increment
 from outofcore.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from outofcore.domains.chess.oracle import ReadGame
     from outofcore.domains.chess.params import ChessSection, SourceSection
     from outofcore.domains.chess.replayed import ReplayedGames
 
@@ -42,7 +40,6 @@ class PositionColumn(NamedTuple):
 
     field: Field
     values: Callable[[ReplayedGames], Any] | None  # (m,), of m positions of a unit; None: written as moves are played
-    reference: Callable[[ReadGame], Any]  # (m,), of a game, by python-chess
     noted: Noted = ""
     setting: str = ""  # of source, without which it is not stored
 
@@ -54,12 +51,9 @@ def _position_column(
     values: Callable[[ReplayedGames], Any] | None = None,
     noted: Noted = "",
     setting: str = "",
-    reference: Callable[[ReadGame], Any] | None = None,
     **field: Any,
 ) -> PositionColumn:
-    """A column; without ``reference``, the attribute of its name."""
-    stored = Field(name=name, dtype=dtype, doc=doc, **field)
-    return PositionColumn(stored, values, reference or attrgetter(name), noted, setting)
+    return PositionColumn(Field(name=name, dtype=dtype, doc=doc, **field), values, noted, setting)
 
 
 def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
@@ -107,7 +101,6 @@ POSITION_COLUMNS = (
         "uint16",
         "half-moves since the first position of the game",
         lambda games: games.ply,
-        reference=lambda game: range(len(game.move)),
     ),
     _position_column(
         "move",
