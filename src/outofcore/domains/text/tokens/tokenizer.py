@@ -47,7 +47,7 @@ class Tokenizer:
     @cached_property
     def size(self) -> int:
         """One more than the largest id."""
-        return max(self._vocabulary.values()) + 1
+        return max(self.vocabulary.values()) + 1
 
     @property
     def dtype(self) -> str:
@@ -67,12 +67,12 @@ class Tokenizer:
     def _id(self, place: str, token: str | None) -> int | None:
         if token is None:
             return None
-        if token not in self._vocabulary:
+        if token not in self.vocabulary:
             raise ParamsError(
                 f"text.source.{place}_of_document: the tokenizer has no token {token!r}; name one of its own, or null "
                 "for none"
             )
-        return self._vocabulary[token]
+        return self.vocabulary[token]
 
     @cached_property
     def spelt_bytes(self) -> npt.NDArray[np.int64]:
@@ -84,7 +84,7 @@ class Tokenizer:
         around = {self.end_of_document, self.begin_of_document}
         added = {token["content"] for token in self._content.get("added_tokens") or []}
         spelt = np.zeros(self.size, np.int64)
-        for piece, number in self._vocabulary.items():
+        for piece, number in self.vocabulary.items():
             if piece in around:
                 continue
             if level and piece not in added:
@@ -129,7 +129,7 @@ class Tokenizer:
         """Tokens of several characters that are no text, and their ids: special ones, and those around a document."""
         added = [token["content"] for token in self._content.get("added_tokens") or [] if token["special"]]
         tokens = filter(None, [*added, self.end_of_document, self.begin_of_document])
-        return {token: self._vocabulary[token] for token in tokens if len(token) > 1}
+        return {token: self.vocabulary[token] for token in tokens if len(token) > 1}
 
     @property
     def _unknown(self) -> str | None:
@@ -148,9 +148,10 @@ class Tokenizer:
         return _encoder(_dumped(content))
 
     @cached_property
-    def _vocabulary(self) -> dict[str, int]:
-        vocabulary: dict[str, int] = self._reference.get_vocab(with_added_tokens=True)
-        return vocabulary
+    def vocabulary(self) -> dict[str, int]:
+        """Id of each token, with the added ones."""
+        ids: dict[str, int] = self._reference.get_vocab(with_added_tokens=True)
+        return ids
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("json", "end_of_document", "begin_of_document")
@@ -228,13 +229,13 @@ def load_tokenizer(section: TextSection) -> Tokenizer:
 
 @lru_cache(maxsize=4)
 def _checked(text: str, end_of_document: str | None, begin_of_document: str | None, path: str) -> Tokenizer:
+    tokenizer = Tokenizer(text, end_of_document, begin_of_document)
     try:
-        vocabulary = tokenizers.Tokenizer.from_str(text).get_vocab(with_added_tokens=True)
+        vocabulary = tokenizer.vocabulary
     except Exception as error:
         raise ParamsError(f"{path}: expected a tokenizer.json, {error}") from error
-    if not vocabulary or max(vocabulary.values()) >= MOST_IDS:
-        got = f"one of {max(vocabulary.values()):,}" if vocabulary else "none"
+    if not vocabulary or tokenizer.size > MOST_IDS:
+        got = f"one of {tokenizer.size - 1:,}" if vocabulary else "none"
         raise ParamsError(f"{path}: expected a tokenizer.json with ids from 0 to at most {MOST_IDS - 1:,}, got {got}")
-    tokenizer = Tokenizer(text, end_of_document, begin_of_document)
     _ = tokenizer.end_id, tokenizer.begin_id
     return tokenizer
