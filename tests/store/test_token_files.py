@@ -12,7 +12,7 @@ import pytest
 
 import outofcore
 from outofcore.errors import DamagedStore, ParamsError, StateError, StoreError
-from outofcore.store.token_files import CHUNK_ROWS, open_tokens
+from outofcore.store.token_files import CHUNK_ROWS, TokenArray, open_tokens
 
 END = 50256
 LENGTHS = np.random.default_rng(3).integers(1, 900, 400)
@@ -256,6 +256,23 @@ def test_a_state_is_of_these_files_in_this_order(tmp_path: Path, monkeypatch: py
             outofcore.loader(others, **options).load_state_dict(state)
     with pytest.raises(StoreError, match="give each store once"):
         outofcore.loader(["a.bin", "./a.bin"], **options)
+
+
+def test_a_loader_looks_for_the_ends_of_documents_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read once before the first batch, apart from its first and last chunk, which tell it from others."""
+    chunks = 40
+    (np.arange(chunks * CHUNK_ROWS) % 1000).astype("<u2").tofile(tmp_path / "a.bin")
+    read: list[int] = []
+    chunk = TokenArray.chunk
+
+    def counted(self: TokenArray, number: int, out: Any) -> int:
+        read.append(number)
+        return chunk(self, number, out)
+
+    monkeypatch.setattr(TokenArray, "chunk", counted)
+    outofcore.loader(tmp_path / "a.bin", batch_size=4, dtype="uint16", end_of_document=0, seq_len=64)
+    assert set(read) == set(range(chunks))
+    assert len(read) < chunks + 10
 
 
 @pytest.mark.parametrize("place", [0, -1])

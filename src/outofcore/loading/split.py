@@ -197,9 +197,11 @@ def open_split(
     """
     makes = _reading_of(stores, part, tensors, fields)
     taken: tuple[str, ...] = makes.columns if isinstance(makes, OfSequences) else ()
-    if makes is not None:
-        _check_made(stores, split, part, makes.fields, [name for name in taken if name != NUMBER])
     tables = [store.rows(split, part) for store in stores]
+    if makes is not None:
+        _check_made(stores, tables, makes.fields)
+    if names := [name for name in taken if name != NUMBER]:
+        _check_made(stores, [store.sequences(split, part) for store in stores], names)
     fields_of = [_arrays(table, fields if makes is None else makes.fields) for table in tables]
     check_fields(stores, fields_of, tables[0].path)
     rows, opened_window = Rows(fields_of), _window_of(window, makes)
@@ -299,16 +301,15 @@ def _reading_of_all(stores: Sequence[Store]) -> Reading:
     return first
 
 
-def _check_made(stores: Sequence[Store], split: str, part: str, fields: Iterable[str], columns: Iterable[str]) -> None:
-    """Raise StoreError if a store lacks what the tensors are made of."""
-    for store in stores:
-        for table, names in ((store.rows(split, part), fields), (store.sequences(split, part), columns)):
-            if missing := sorted(set(names) - table.fields.keys()):
-                raise StoreError(
-                    f"{store.root}: {table.path}: no field {missing[0]!r}, which these tensors are made of; there are "
-                    f"{', '.join(sorted(table.fields))}. Convert again if another version, or settings without it, "
-                    "made the store; or read other tensors"
-                )
+def _check_made(stores: Sequence[Store], tables: Sequence[Table], names: Iterable[str]) -> None:
+    """Raise StoreError if a table of a store lacks what the tensors are made of."""
+    for store, table in zip(stores, tables, strict=True):
+        if missing := sorted(set(names) - table.fields.keys()):
+            raise StoreError(
+                f"{store.root}: {table.path}: no field {missing[0]!r}, which these tensors are made of; there are "
+                f"{', '.join(sorted(table.fields))}. Convert again if another version, or settings without it, "
+                "made the store; or read other tensors"
+            )
 
 
 def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:
