@@ -258,7 +258,14 @@ def test_a_state_is_of_these_files_in_this_order(tmp_path: Path, monkeypatch: py
         outofcore.loader(["a.bin", "./a.bin"], **options)
 
 
-def test_a_loader_looks_for_the_ends_of_documents_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "samples",
+    [{"seq_len": 64}, {"tensors": "stored", "window": {"length": 65, "stride": 64, "mode": "best_fit"}}],
+    ids=["across documents", "best_fit"],
+)
+def test_a_loader_looks_for_the_ends_of_documents_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, samples: Any
+) -> None:
     """A file is read once before the first batch, apart from its first and last chunk, which tell it from others."""
     chunks = 40
     (np.arange(chunks * CHUNK_ROWS) % 1000).astype("<u2").tofile(tmp_path / "a.bin")
@@ -270,7 +277,7 @@ def test_a_loader_looks_for_the_ends_of_documents_once(tmp_path: Path, monkeypat
         return chunk(self, number, out)
 
     monkeypatch.setattr(TokenArray, "chunk", counted)
-    outofcore.loader(tmp_path / "a.bin", batch_size=4, dtype="uint16", end_of_document=0, seq_len=64)
+    outofcore.loader(tmp_path / "a.bin", batch_size=4, dtype="uint16", end_of_document=0, **samples)
     assert set(read) == set(range(chunks))
     assert len(read) < chunks + 10
 

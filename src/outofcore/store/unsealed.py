@@ -43,6 +43,7 @@ class Unsealed(Store):
         super().__init__(root, Seal({}), attributes, domain, ("",), [*splits])
         self.chunk_rows, self._rows = chunk_rows, splits
         self._facts, self._place, self._reopened = facts, place, reopened
+        self._sequences: dict[str, Table] = {}  # kept: to find the ends of documents, all tokens are read
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._reopened, ()
@@ -92,9 +93,12 @@ class Unsealed(Store):
             raise StoreError(f"{self.root}: data that outofcore did not write has no table of raw files")
         if path in self._rows:
             return Table(path, self.fields(rows))
-        length = self.lengths(rows)
-        columns = {"start": np.cumsum(length) - length, "length": length}
-        return Table(path, {name: ArrayInMemory(self.root, f"{path}/{name}", each) for name, each in columns.items()})
+        if path not in self._sequences:
+            length = self.lengths(rows)
+            columns = {"start": np.cumsum(length) - length, "length": length}
+            arrays = {name: ArrayInMemory(self.root, f"{path}/{name}", each) for name, each in columns.items()}
+            self._sequences[path] = Table(path, arrays)
+        return self._sequences[path]
 
 
 def split_rows(
