@@ -119,6 +119,16 @@ def test_trials_may_be_a_group_of_starts_and_ends(clocked, tmp_path, kind, keys)
     assert np.array_equal(got.only.rows["robs"], expected.only.rows["robs"])
 
 
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "complex128"])
+def test_intervals_of_which_one_side_is_no_number_are_refused(clocked, tmp_path, dtype):
+    starts, ends = clocked["trials"].T
+    arrays = {name: each for name, each in clocked.items() if name != "trials"}
+    others = starts.round().astype("int64").astype(dtype)
+    save_session("zarr", tmp_path, arrays | {"trials/start": others, "trials/end": ends})
+    with pytest.raises(RawInputError, match=r"trials: expected start and end of one type, got .* and float64"):
+        convert(tmp_path, names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
+
+
 @pytest.mark.parametrize("types", [("i8", "u8"), ("u4", "i8"), ("u8", "i4")])
 def test_vectors_of_whole_numbers_may_be_of_several_types(clocked, write_h5, types):
     times, neurons = np.rint(clocked["spike_times"] * 30_000), clocked["spike_neurons"]

@@ -133,6 +133,11 @@ def intervals_of(recording: Recording, name: str) -> RecordedArray | None:
             f"{name}: expected {' and '.join(keys)} of one length, got shapes {start.shape} and {stop.shape}",
             reason="unequal_length",
         )
+    if (start.dtype.kind in "biuf") != (stop.dtype.kind in "biuf"):
+        raise SessionError(
+            f"{name}: expected {' and '.join(keys)} of one type, got {start.dtype} and {stop.dtype}",
+            reason="wrong_type",
+        )
 
     def read(first: int, end: int) -> npt.NDArray[Any]:
         return np.stack([start.read(first, end), stop.read(first, end)], axis=1)
