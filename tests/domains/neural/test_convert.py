@@ -325,6 +325,16 @@ def test_a_session_is_opened_once_for_all_its_units_and_closed_after_them(frames
         file["robs"][0] = 7
 
 
+def test_words_of_zarr_are_those_of_numpy(frames, tmp_path):
+    words, found = np.array([f"trial {label}" for label in frames["trial"]]), []
+    for kind, dtype in (("npz", words.dtype), ("zarr", np.dtypes.StringDType())):
+        (tmp_path / kind).mkdir()
+        save_session(kind, tmp_path / kind, frames | {"trial": words.astype(dtype)})
+        found.append(convert(tmp_path / kind, names=NAMES).only)
+    assert len(found[0].sequences) > 5
+    assert [each["trial"] for each in found[0].sequences] == [each["trial"] for each in found[1].sequences]
+
+
 def test_a_session_that_is_gone_is_opened_once_for_a_unit_in_another_process(frames, write_h5, monkeypatch):
     section, opened = section_of(write_h5(frames), names=NAMES), []
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")

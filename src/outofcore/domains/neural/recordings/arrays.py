@@ -250,14 +250,16 @@ def _hashes(words: npt.NDArray[Any]) -> Ints:
 
 def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of what :func:`native` returns, unless it is text."""
-    return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
+    if dtype.kind in "bT":
+        return np.dtype(np.uint8 if dtype.kind == "b" else object)
+    return dtype.newbyteorder("=")
 
 
 def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Values in native byte order, booleans as 0 and 1, words as text."""
     if values.dtype.kind == "b":
         return values.view(np.uint8)
-    if values.dtype.kind in "SO":
+    if values.dtype.kind in "SOT":
         return np.array([_word(value) for value in values.reshape(-1)], dtype=str).reshape(values.shape)
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
