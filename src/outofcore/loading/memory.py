@@ -209,7 +209,7 @@ def measure(
     chunks = rows.chunks if split.used is None else len(split.used)
     cached = sorted(array.cached_bytes for array in rows.arrays)
     kept = sum(cached) + 2 * sum(cached[-threads:])  # one that is being decoded is there encoded and decoded besides
-    of_chunks = limits.table_bytes + table_bytes(rows.chunks, len(rows.fields))
+    of_chunks = table_bytes(rows.chunks, len(rows.fields))
 
     def fewer_rows(count: int) -> tuple[PoolLimits, int] | None:
         if (other := sampler.with_chunks(count)) is None:
@@ -220,7 +220,7 @@ def measure(
     return MemoryEstimate(
         fewer_blocks=lambda blocks: sampler.with_pool(blocks).limits(dealt),
         fewer_rows=fewer_rows,
-        chunk_tables=of_chunks,
+        chunk_tables=limits.table_bytes + of_chunks,
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
         chunks=chunks,
@@ -233,7 +233,7 @@ def measure(
         retained=sample.thread(own),
         map_retained=sample.map_retained(own),
         map_returned=sample.map_returned(own),
-        tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
+        tables=tables + of_chunks + kept,
         kept=kept,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, weights=limits.by_sequence) else 0),
         threads=threads,
@@ -339,8 +339,8 @@ def prove_tables(budget: int, splits: Sequence[Split]) -> None:
         rows, chunks = splits[0].rows, sum(split.rows.chunks for split in splits)
         raise BudgetError(
             f"a memory budget of {format_bytes(budget)} is too small: the tables of {chunks:,} chunks take "
-            f"{format_bytes(least)}, besides all else; raise memory, or read a copy with larger chunks: these have "
-            f"{rows.chunk_rows:,} rows of {rows.row_bytes:,} bytes"
+            f"{format_bytes(least)}, in addition to all else; raise memory, or read a copy with larger chunks: these "
+            f"have {rows.chunk_rows:,} rows of {rows.row_bytes:,} bytes"
         )
 
 

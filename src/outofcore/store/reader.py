@@ -109,7 +109,7 @@ class Store(ABC):
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """The stores that it is read from, one after the other."""
+        """The stores that are read as this one, in order: itself, unless it joins several."""
         return (self,)
 
     @property

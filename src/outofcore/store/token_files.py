@@ -257,8 +257,8 @@ def _refuse_headers(head: bytes, size: int) -> None:
         return
     follow = {(size - 1024) // width for width in (2, 4)}
     if 20_200_101 <= words[0] <= 20_991_231 or follow & set(words[1:8].tolist()):
-        shown = ", ".join(map(str, words[: int(np.flatnonzero(words)[-1]) + 1].tolist()))
-        raise ValueError(f"it begins with a header of 256 words that is not known: {shown}, then zeros")
+        first = ", ".join(map(str, words[: int(np.flatnonzero(words)[-1]) + 1].tolist()))
+        raise ValueError(f"it begins with a header of 256 words that is not known: {first}, then zeros")
 
 
 def _whole(path: Path, size: int, offset: int, dtype: np.dtype[Any], ends: Ints | None = None) -> Ids:
