@@ -16,11 +16,11 @@ from outofcore.conversion.seen import SeenKeys
 from outofcore.conversion.splits import MIXED, SPLITS, UNDATED
 from outofcore.display.console import visible
 from outofcore.errors import AuditError
+from outofcore.ndarrays import Ints
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
 from outofcore.store.writer import StoreWriter
 
-Ints = npt.NDArray[np.int64]
 REJECTS_HEADER = "file,offset,reason,detail\n"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 Rejected = tuple[int, int, str, str]

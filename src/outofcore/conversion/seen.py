@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Bytes
 from outofcore.raw.unit import KEY_BYTES
 
 # Below this many keys a run is merged into the previous one at once.
@@ -25,7 +26,7 @@ class SeenKeys:
     def __len__(self) -> int:
         return sum(len(run) for run in self._runs)
 
-    def add(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    def add(self, keys: Bytes) -> npt.NDArray[np.bool_]:
         """Add keys (n, 16) uint8; returns which are new (n,), counting earlier ones in ``keys`` as seen."""
         if keys.shape[1:] != (KEY_BYTES,):
             raise ValueError(f"expected keys of shape (n, {KEY_BYTES}), got {keys.shape}")

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from outofcore.conversion.assemble import Assembler, spans_of, taken
 from outofcore.conversion.splits import shares
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 from outofcore.store.schema import Columns
 from outofcore.store.writer import StoreWriter
 
-Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 
 TRAIN = "train"
@@ -37,7 +37,7 @@ class Shares:
         """Names of the splits, ``train`` first."""
         return (TRAIN, *sorted([*self.shares, *self.named]))
 
-    def choose(self, keys: npt.NDArray[np.uint8], groups: Values | None = None) -> Ints:
+    def choose(self, keys: Bytes, groups: Values | None = None) -> Ints:
         """The index in :attr:`names` of each split, by key; of a named group, that of its name."""
         bounds = np.cumsum([self.shares.get(name, 0.0) for name in self.names[1:]])
         split = (np.searchsorted(bounds, shares(keys, self.seed), "right") + 1) % len(self.names)
@@ -121,7 +121,7 @@ class Sequencer:
         )
         self._assembler.add(_SLICE, result)
 
-    def _split_keys(self, columns: Columns, begin: Ints, groups: Values | None) -> npt.NDArray[np.uint8]:
+    def _split_keys(self, columns: Columns, begin: Ints, groups: Values | None) -> Bytes:
         """What decides the splits: a hash of each group or, without groups, of the rows from each of ``begin``."""
         if not self._splits.shares:
             return np.zeros((len(begin), KEY_BYTES), np.uint8)
@@ -144,5 +144,5 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _keys(digests: list[bytes]) -> npt.NDArray[np.uint8]:
+def _keys(digests: list[bytes]) -> Bytes:
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, KEY_BYTES)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from outofcore.domains.sections import SplitSection
 from outofcore.errors import ParamsError
+from outofcore.ndarrays import Bytes, Doubles, Ints
 from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 
 SPLITS = ("train", "val", "test")
@@ -90,12 +91,12 @@ def _by_players(players: npt.NDArray[Any], section: SplitSection) -> npt.NDArray
     return np.where(first == second, first, MIXED).astype(np.int8)
 
 
-def _key(value: str) -> npt.NDArray[np.uint8]:
+def _key(value: str) -> Bytes:
     digest = hashlib.blake2b(value.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
     return np.frombuffer(digest, np.uint8)[None]
 
 
-def _by_date(days: npt.NDArray[np.int64], section: SplitSection) -> npt.NDArray[np.int8]:
+def _by_date(days: Ints, section: SplitSection) -> npt.NDArray[np.int8]:
     """Splits of days yyyymmdd; of a day that is partly unknown, that of all days which it could be."""
     year, month, day = days // 10_000, days // 100 % 100, days % 100
     month = np.where(month > 12, 0, month)
@@ -114,7 +115,7 @@ def _number(day: date) -> int:
     return day.year * 10_000 + day.month * 100 + day.day
 
 
-def assign(keys: npt.NDArray[np.uint8], section: SplitSection) -> npt.NDArray[Any]:
+def assign(keys: Bytes, section: SplitSection) -> npt.NDArray[Any]:
     """Split of each sequence by its key (n, 16) uint8: indices into :data:`SPLITS`, (n,) int8.
 
     The first half of the key, mixed with the seed by the finalizer of SplitMix64 (Steele, Lea, Flood 2014), is a number
@@ -127,7 +128,7 @@ def assign(keys: npt.NDArray[np.uint8], section: SplitSection) -> npt.NDArray[An
     return split
 
 
-def shares(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.float64]:
+def shares(keys: Bytes, seed: int) -> Doubles:
     """A number in [0, 1) for each key, to compare with the shares of splits; parameters as for :func:`assign`."""
     value = np.ascontiguousarray(keys).view(">u8")[:, 0].astype(np.uint64)
     with np.errstate(over="ignore"):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
+from outofcore.ndarrays import Ints
 from outofcore.raw.cutting import halves
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
-    import numpy.typing as npt
     from torch import Tensor
 
     from outofcore.display.table import DisplayTable
@@ -78,7 +78,7 @@ class Sequenced(Protocol):
         """The sequences of a split by column, as of :meth:`outofcore.store.reader.Store.sequences`."""
         ...
 
-    def extents(self, split: str, part: str = "") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def extents(self, split: str, part: str = "") -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence."""
         ...
 

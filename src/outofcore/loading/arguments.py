@@ -9,12 +9,12 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError
+from outofcore.ndarrays import Ints
 from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.opening import open_data
@@ -132,7 +132,7 @@ def instance(name: str, value: object, kind: type[Instance]) -> Instance | None:
         raise ParamsError(f"{name}: {str(error).partition('() ')[2]}") from error
 
 
-def integers(name: str, value: object) -> npt.NDArray[np.int64]:
+def integers(name: str, value: object) -> Ints:
     """A one-dimensional array of integers."""
     array = np.asarray(value)
     if array.ndim != 1 or array.dtype.kind not in "iu":

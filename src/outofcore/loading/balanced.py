@@ -24,9 +24,8 @@ from outofcore.loading.permutation import GOLDEN, key, local_permutation, scaled
 from outofcore.loading.sampling import Pool, PoolLimits, Sampler
 from outofcore.loading.split import Split
 from outofcore.loading.windows import Windows
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import njit
-
-Ints = npt.NDArray[np.int64]
 
 _GROUPS, _ENTRIES, _ROWS = 24, 25, 26  # purpose of a key; those of the other samplers are lower numbers
 _NEAR = 32  # entries per block

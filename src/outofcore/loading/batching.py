@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.errors import StateError
 from outofcore.loading.permutation import key, permutation
+from outofcore.ndarrays import Ints
 
-Ints = npt.NDArray[np.int64]
 Last = Literal["keep", "drop", "pad"]
 Turns = Literal["size", "turn"]
 Span = tuple[int, int]

@@ -20,10 +20,9 @@ from outofcore.loading.gather import ABSENT
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
+from outofcore.ndarrays import Ints
 from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
-
-Ints = npt.NDArray[np.int64]
 
 _WORTH_KEEPING = 0.1  # below this share of the chunks, keeping some saves too little
 

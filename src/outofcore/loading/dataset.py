@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, Never, overload
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -29,12 +28,11 @@ from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
+from outofcore.ndarrays import Ints
 from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
 from outofcore.system.recycling import Recycler
-
-Ints = npt.NDArray[np.int64]
 
 
 class Sample(dict[str, torch.Tensor]):

@@ -13,7 +13,6 @@ from typing import Any
 from weakref import WeakSet
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from outofcore.domains.task import Batch
@@ -23,10 +22,9 @@ from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
+from outofcore.ndarrays import Ints
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.array import Array
-
-Ints = npt.NDArray[np.int64]
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))

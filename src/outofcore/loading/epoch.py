@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import DeviceReading, Draws
@@ -36,8 +35,7 @@ from outofcore.loading.sampling import Pool, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.workers import Job, Workers
-
-Ints = npt.NDArray[np.int64]
+from outofcore.ndarrays import Ints
 
 _AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower numbers
 

@@ -17,11 +17,11 @@ from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import inner_kernel, kernel, njit
 
 cgutils: Any = untyped_cgutils
 
-Ints = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
 
 ABSENT = 0

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.domains.task import Batch
@@ -22,9 +21,8 @@ from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.memory import InFlight
 from outofcore.loading.workers import Job, Workers
+from outofcore.ndarrays import Ints
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
-
-Ints = npt.NDArray[np.int64]
 
 STATE_VERSION = 2  # of the order too
 

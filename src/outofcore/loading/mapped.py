@@ -16,13 +16,12 @@ from outofcore.loading.gather import ABSENT
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact
 from outofcore.store.local import with_room
-
-Ints = npt.NDArray[np.int64]
 
 
 class Mapped(Residency):
@@ -61,7 +60,7 @@ class Mapped(Residency):
     def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
         super().__init__(split, plan, stream, recyclers)
         self._stores = cast("Sequence[Mapping[str, SealedArray]]", split.rows.stores)
-        self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
+        self._maps: dict[tuple[int, str, int], Bytes] = {}
         self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}
         self._lengths = np.zeros(self.addresses.shape, np.int64)  # encoded bytes, 0 for a chunk of fill values
 
@@ -118,7 +117,7 @@ class Mapped(Residency):
         shard, offset, length = located
         array.decode(own, self._map(store, name, shard)[offset : offset + length].tobytes(), None)
 
-    def _map(self, store: int, name: str, shard: int) -> npt.NDArray[np.uint8]:
+    def _map(self, store: int, name: str, shard: int) -> Bytes:
         with self._lock:
             if (store, name, shard) not in self._maps:
                 array = self._stores[store][name]

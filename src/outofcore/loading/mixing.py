@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.loading.split import Split
+from outofcore.ndarrays import Ints
 
 # Total variation distance from the split's labels beyond which a pool is not a fair sample: at 0.08 a small network
 # ended with a loss 2 % above that of full shuffling, at 0.15 with one 5 % above.
@@ -21,7 +21,7 @@ def distinct(kinds: float, draws: float) -> float:
     return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
 
 
-def label_note(split: Split, label: str, pools: Iterable[npt.NDArray[np.int64]]) -> str:
+def label_note(split: Split, label: str, pools: Iterable[Ints]) -> str:
     """How far labels of pools, given as sample numbers, are off those of the split, and what to do if it is far."""
     distance = _label_distance(split, label, pools)
     note = f"; labels in memory are {distance:.0%} off those of the split"
@@ -33,7 +33,7 @@ def label_note(split: Split, label: str, pools: Iterable[npt.NDArray[np.int64]])
     return note
 
 
-def _label_distance(split: Split, label: str, pools: Iterable[npt.NDArray[np.int64]]) -> float:
+def _label_distance(split: Split, label: str, pools: Iterable[Ints]) -> float:
     values = split.sequences.read(label)
     starts, lengths = split.sequences.extents()
     if split.sequences.mask is not None:

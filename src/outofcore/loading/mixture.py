@@ -21,7 +21,6 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
@@ -29,9 +28,9 @@ from outofcore.loading.order import LANES, VERSION, EpochOrder, PlainSampler
 from outofcore.loading.permutation import key, shuffle_runs
 from outofcore.loading.sampling import Pool, PoolLimits, Sampler
 from outofcore.loading.split import Split, windows_of
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import njit
 
-Ints = npt.NDArray[np.int64]
 Stop = Literal["first", "all"]
 
 PLACES = 1 << 16
@@ -310,7 +309,7 @@ class _Passes:
 
 
 @njit(nogil=True, cache=True)
-def _assign(weights: Ints, schedule: npt.NDArray[np.uint8]) -> None:
+def _assign(weights: Ints, schedule: Bytes) -> None:
     """Give each place to a source that has fallen behind its share far enough, the one that must have it soonest."""
     places, sources = len(schedule), len(weights)
     counts = np.zeros(sources, np.int64)

@@ -16,16 +16,15 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.loading.mixing import distinct, label_note
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
 from outofcore.loading.sampling import Pool, PoolLimits, Sampler
 from outofcore.loading.split import Split
 from outofcore.loading.windows import Windows
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import kernel
 
-Ints = npt.NDArray[np.int64]
 Shuffle = Literal["blocks", "full"] | bool
 
 LANES = 16

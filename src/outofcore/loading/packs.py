@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import kernel, njit
 
-Ints = npt.NDArray[np.int64]
 Pieces = npt.NDArray[np.int32]
 
 STRETCH = 64  # windows; pieces that begin in as many rows are packed together, and read together

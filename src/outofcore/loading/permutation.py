@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import inner_kernel, kernel
-
-Ints = npt.NDArray[np.int64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MASK_64 = 2**64 - 1

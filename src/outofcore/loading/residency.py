@@ -22,13 +22,13 @@ from outofcore.loading.gather import BatchBuffer, gather
 from outofcore.loading.memory import InFlight, Ledger, MemoryEstimate, piece_chunks, prove
 from outofcore.loading.split import Split
 from outofcore.loading.windows import touched
+from outofcore.ndarrays import Ints
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.bulk import read_chunks
 
 if TYPE_CHECKING:
     from outofcore.loading.device import DeviceStream, Reservation
 
-Ints = npt.NDArray[np.int64]
 Work = Callable[[], None]
 
 TOUCHED_ROWS = 1 << 19  # of packed samples, looked at together

@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from outofcore.loading.split import Split
-
-Ints = npt.NDArray[np.int64]
+from outofcore.ndarrays import Ints
 
 Access = Literal["pools", "recurring", "anywhere"]
 """How chunks are used: pool by pool, each once per epoch; again and again; or all at any time."""

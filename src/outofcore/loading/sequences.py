@@ -12,12 +12,11 @@ import torch
 
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.windows import Windows
+from outofcore.ndarrays import Ints
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_form
 from outofcore.store.reader import Array, Store, Table
 from outofcore.system.recycling import Recycler
-
-Ints = npt.NDArray[np.int64]
 
 NUMBER = "sequence"
 """The name under which a sequence's number in its split is asked for."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, reading_for
@@ -21,13 +20,13 @@ from outofcore.loading.sequences import NUMBER, VALID, SequenceColumns, Sequence
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
+from outofcore.ndarrays import Ints
 from outofcore.params import section_of_store
 from outofcore.store.joined import check_fields
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Array, Store, Table
 from outofcore.system.recycling import Recycler
 
-Ints = npt.NDArray[np.int64]
 Tensors = Reading | Mapping[str, Reading] | Literal["stored"] | None
 
 

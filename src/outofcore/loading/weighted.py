@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
@@ -24,8 +23,7 @@ from outofcore.loading.order import EpochOrder, PlainSampler, exact_sum, lane_ed
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.sampling import Pool, PoolLimits, Sampler
 from outofcore.loading.split import Split
-
-Ints = npt.NDArray[np.int64]
+from outofcore.ndarrays import Doubles, Ints
 
 _DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
@@ -145,13 +143,13 @@ class WeightedSampler(Sampler):
         places += (blocks - bounds[:-1])[block]
         return deal(places, own, [key(order.seed, order.number, _SHUFFLE, pool, lane) for lane in lanes])
 
-    def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
+    def _count(self, weights: Doubles) -> Ints:
         if self._largest < _TINY:  # whose reciprocal is infinite
             weights = np.ldexp(weights, _UP)
         largest = self._largest if self._largest >= _TINY else float(np.ldexp(self._largest, _UP))
         return np.asarray(np.rint(weights * (_WHOLE / largest)), np.int64)
 
-    def _slabs(self) -> Iterator[tuple[Ints, npt.NDArray[np.float64]]]:
+    def _slabs(self) -> Iterator[tuple[Ints, Doubles]]:
         """Numbers and weights of all samples, a slab at a time."""
         windows = self.plain.windows
         for start in range(0, windows.samples, _SLAB):
@@ -164,7 +162,7 @@ class WeightedSampler(Sampler):
             yield samples, weights
 
 
-def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:
+def _weigher(split: Split, column: str) -> Callable[[Ints], Doubles]:
     """A function from rows, those of each store ascending, to their weights."""
     tables = [store.rows(split.name, split.part) for store in split.stores]
     array = tables[0][column] if column in tables[0].fields else split.sequences[column]
@@ -174,7 +172,7 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
         arrays = [table[column] for table in tables]
         slab = max(1, _SLAB // array.chunk_rows) * array.chunk_rows
 
-        def of_rows(rows: Ints) -> npt.NDArray[np.float64]:
+        def of_rows(rows: Ints) -> Doubles:
             weights = np.empty(len(rows))
             store = split.rows.store_of(rows)
             for number in np.unique(store).tolist():
@@ -192,7 +190,7 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
     starts = split.sequences.extents()[0]
     weights = split.sequences.read(column, np.float64)
 
-    def of_sequences(rows: Ints) -> npt.NDArray[np.float64]:
+    def of_sequences(rows: Ints) -> Doubles:
         return weights[np.searchsorted(starts, rows, "right") - 1]
 
     return of_sequences

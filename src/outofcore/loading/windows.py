@@ -13,9 +13,9 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import one_of, whole
 from outofcore.loading.packs import Packs
 from outofcore.loading.permutation import draw
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import kernel
 
-Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "best_fit", "reach"]
 
 _PHASE = 16  # purpose of a key; those of the order are lower numbers

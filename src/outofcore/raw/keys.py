@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Bytes
 from outofcore.raw.unit import KEY_BYTES
 from outofcore.system.compilation import kernel
 
-Bytes = npt.NDArray[np.uint8]
 Spans = npt.NDArray[np.int64]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.store.schema import Columns
 
 KEY_BYTES = 16
@@ -35,7 +36,7 @@ class Stretch:
     whole: bool = False  # whether it is all of the file
     detail: Any = None  # what else the domain's worker needs; picklable
 
-    def offsets(self, payload: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def offsets(self, payload: bytes, starts: Ints) -> Ints:
         """Byte offsets in the decompressed file of ascending places in the unit's payload, (n,) each."""
         if not self.encoding:
             return starts + (self.offset - self.start)
@@ -119,7 +120,7 @@ class Unit:
         for (start, stop), file, offset in zip(bounds, files.tolist(), offsets.tolist(), strict=True):
             yield self.payload[start:stop], file, offset
 
-    def origins(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def origins(self, starts: Ints) -> tuple[Ints, Ints]:
         """File, an index into :attr:`places`, and byte offset there of ascending places in the payload, (n,) each."""
         ends = np.array([each.stop for each in self.stretches])
         file = np.minimum(np.searchsorted(ends, starts, "right"), len(ends) - 1)
@@ -206,8 +207,8 @@ class UnitResult:
     found: int
     rows: Columns
     sequences: Columns
-    keys: npt.NDArray[np.uint8]
-    file: npt.NDArray[np.int64] | None = None
+    keys: Bytes
+    file: Ints | None = None
     split: npt.NDArray[Any] | None = None
     rejects: tuple[Reject, ...] = ()
     part: str = ""
@@ -221,7 +222,7 @@ class UnitResult:
     differences: tuple[str, ...] = ()
 
     @property
-    def places(self) -> npt.NDArray[np.int64]:
+    def places(self) -> Ints:
         """Index into :attr:`Unit.places` for each sequence, (n,)."""
         return np.zeros(len(self.keys), np.int64) if self.file is None else self.file
 

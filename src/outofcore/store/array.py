@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
+from outofcore.ndarrays import Ints
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.files import Files, read_checked
 from outofcore.store.metadata import ArrayFacts
 from outofcore.store.seal import ADVICE
 from outofcore.store.shards import read_index, shard_name
 
-Ints = npt.NDArray[np.int64]
 Checksums = Callable[[str], npt.NDArray[np.uint32]]
 """The checksums of the chunks of an array, by its path, as they were sealed; 0 for a chunk that is not stored."""
 

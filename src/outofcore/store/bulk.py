@@ -18,6 +18,7 @@ import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Bytes
 from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
@@ -30,9 +31,7 @@ _KEPT = threading.local()
 
 
 @njit(nogil=True, cache=True)
-def _decode(
-    functions: Words, context: int, jobs: Words, scratch: npt.NDArray[np.uint8], done: npt.NDArray[np.bool_]
-) -> None:
+def _decode(functions: Words, context: int, jobs: Words, scratch: Bytes, done: npt.NDArray[np.bool_]) -> None:
     pread, memmove, crc32c, zstd, blosc = functions[0], functions[1], functions[2], functions[3], functions[4]
     buffer = np.int64(scratch.ctypes.data)
     header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from outofcore.errors import DamagedStore
+from outofcore.ndarrays import Ints
 from outofcore.system.descriptors import Descriptor
 
 Item = TypeVar("Item")
 Checked = TypeVar("Checked")
-Ints = npt.NDArray[np.int64]
 Listed = Mapping[str, tuple[int, str]]
 """Size and SHA-256 by name, as in a seal."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import StoreError
+from outofcore.ndarrays import Ints
 from outofcore.store.array import Array, Table
 from outofcore.store.reader import Store
 from outofcore.store.seal import Seal
@@ -67,7 +68,7 @@ class JoinedStore(Store):
 class JoinedArray(Array):
     """A field of several stores; ``added`` is added to the values of each store."""
 
-    def __init__(self, arrays: Sequence[Array], added: npt.NDArray[np.int64] | None = None) -> None:
+    def __init__(self, arrays: Sequence[Array], added: Ints | None = None) -> None:
         first = arrays[0]
         shape, sizes = (sum(map(len, arrays)), *first.shape[1:]), (first.chunk_rows, first.shard_rows)
         super().__init__(first.root, first.path, shape, first.dtype, *sizes, first.codec_name, first.attributes)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from outofcore.ndarrays import Ints
 from outofcore.store.array import ArrayInMemory
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.form import as_bytes
@@ -63,7 +63,7 @@ class MeasuredStore(StoreWriter):
         columns = {name: np.concatenate([each[name] for each in held]) for name in (held[0] if held else ())}
         return {name: ArrayInMemory(Path(), f"{split}/sequences/{name}", each) for name, each in columns.items()}
 
-    def extents(self, split: str, part: str = "") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def extents(self, split: str, part: str = "") -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence."""
         columns = self.sequences(split, part)
         return columns["start"].read(), columns["length"].read()

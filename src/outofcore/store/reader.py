@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
+from outofcore.ndarrays import Ints
 from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.connection import address_of
 from outofcore.store.files import Files
@@ -158,9 +159,7 @@ class Store(ABC):
         """
         return self.table(f"{self._path(split, part)}/sequences")
 
-    def extents(
-        self, split: str, part: str = "", out: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def extents(self, split: str, part: str = "", out: tuple[Ints, Ints] | None = None) -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence.
 
         Parameters
@@ -329,7 +328,7 @@ def open_sealed(files: Files) -> SealedStore:
     return SealedStore(files, seal, metadata)
 
 
-def _follow(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], count: int) -> bool:
+def _follow(starts: Ints, lengths: Ints, count: int) -> bool:
     """Whether sequences follow each other from row 0 to the last."""
     row = 0
     for place in range(0, len(starts), _SLAB):

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import DamagedStore
+from outofcore.ndarrays import Ints
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.files import Files, read_checked
 from outofcore.store.seal import ADVICE
@@ -32,14 +33,14 @@ def index_bytes(chunks: int) -> int:
     return 16 * chunks + CRC_BYTES
 
 
-def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.NDArray[np.int64]:
+def read_index(files: Files, name: str, chunks: int, whole: int | None) -> Ints:
     """Offset and length of each chunk of a shard, (chunks, 2), both 0 for one that is not stored.
 
     ``whole`` is the encoded length of every chunk, None if they differ. Raises DamagedStore if the index has changed or
     the chunks are not consecutive in the file, since compiled code reads where it points.
     """
 
-    def checked(raw: bytes) -> npt.NDArray[np.int64]:
+    def checked(raw: bytes) -> Ints:
         index = np.empty((chunks, 2), "<u8")
         try:
             ChunkCodec("none", 0, "uint64").decode(raw, index)

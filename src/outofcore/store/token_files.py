@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, ParamsError, StoreError
+from outofcore.ndarrays import Ints
 from outofcore.store.array import Array
 from outofcore.store.connection import is_address, shown
 from outofcore.store.unsealed import Unsealed, split_rows
@@ -27,8 +28,6 @@ CHUNK_ROWS = 65_536
 SUFFIXES = (".bin", ".idx", ".ds", ".npy")
 _MEGATRON, _MEGATRON_BYTES = b"MMIDIDX\x00\x00", 34
 _MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # lit-gpt has the same codes
-
-Ints = npt.NDArray[np.int64]
 
 
 class Header(NamedTuple):

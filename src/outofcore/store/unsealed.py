@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.errors import ParamsError, StoreError
+from outofcore.ndarrays import Ints
 from outofcore.store.array import Array, ArrayInMemory, Table
 from outofcore.store.reader import Store
 from outofcore.store.seal import Seal
@@ -78,7 +78,7 @@ class Unsealed(Store):
     def fields(self, rows: range) -> Mapping[str, Array]:
         """The arrays of these rows."""
 
-    def lengths(self, rows: range) -> npt.NDArray[np.int64]:
+    def lengths(self, rows: range) -> Ints:
         """Rows of each sequence in these rows, (sequences,): by default they are one."""
         return np.array([len(rows)])
 

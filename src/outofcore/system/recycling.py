@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Bytes
+
 KEPT = 16
 """Pieces of memory that wait for the next array; those of all batches in flight, which are made by up to 8 threads."""
 
@@ -63,7 +65,7 @@ class Recycler:
 
     def __init__(self) -> None:
         # Only single operations of a deque, which need no lock: memory may come back in the middle of any of them.
-        self._spare: deque[npt.NDArray[np.uint8]] = deque(maxlen=KEPT)
+        self._spare: deque[Bytes] = deque(maxlen=KEPT)
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array; when it and all its views are gone, its memory is kept."""
@@ -73,7 +75,7 @@ class Recycler:
     def __reduce__(self) -> tuple[type[Recycler], tuple[()]]:
         return Recycler, ()  # a copy has memory of its own
 
-    def _take(self, size: int) -> npt.NDArray[np.uint8]:
+    def _take(self, size: int) -> Bytes:
         try:
             while len(memory := self._spare.pop()) < size:  # the last to come back is still in the processor's cache
                 pass
@@ -88,7 +90,7 @@ class _Lease:
     It must not be an array: numpy makes a view refer to the array that owns the memory, past those in between.
     """
 
-    def __init__(self, memory: npt.NDArray[np.uint8], size: int, spare: deque[npt.NDArray[np.uint8]]) -> None:
+    def __init__(self, memory: Bytes, size: int, spare: deque[Bytes]) -> None:
         self.__array_interface__ = memory[:size].__array_interface__
         self._memory = memory
         self._spare = spare

@@ -6,13 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from outofcore.domains.task import Batch, Task
+from outofcore.ndarrays import Ints
 
 BINS = 16
 """Figures are counted in bins of moves; the last bin is open."""
@@ -52,7 +51,7 @@ class MovePrediction(Task):
     cross_entropy: ClassVar[str]
     outcomes: ClassVar[tuple[Outcome, ...]]
 
-    def __init__(self, frequencies: npt.NDArray[np.int64], moves_per_bin: int, value_mean: float | None = None) -> None:
+    def __init__(self, frequencies: Ints, moves_per_bin: int, value_mean: float | None = None) -> None:
         super().__init__()
         self.moves_per_bin = moves_per_bin
         counts = torch.from_numpy(frequencies)

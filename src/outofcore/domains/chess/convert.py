@@ -16,17 +16,17 @@ from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, NO_EVALUATION, NO_
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_of
-from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
+from outofcore.domains.chess.pgn.games import Games, decoded
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
 from outofcore.domains.chess.pgn.words import Words, read_pgn, words_of
 from outofcore.domains.chess.replayed import ReplayedGames
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
-Ints = npt.NDArray[np.int64]
 Fields = dict[str, npt.NDArray[Any]]
 
 

@@ -16,7 +16,8 @@ import rust_pgn_reader_python_binding as reader
 
 from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import Bytes, Games, decoded
+from outofcore.domains.chess.pgn.games import Games, decoded
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel
 
 _WHITE_KING, _BLACK_KING = 6, 12
@@ -24,9 +25,6 @@ _WHITE_KING, _BLACK_KING = 6, 12
 _BLACKS = np.uint64(0x7979_7979_7979_7979)
 """Added to a rank of the engine's codes, it sets the highest bit of those from 7 on."""
 _HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
-
-
-Ints = npt.NDArray[np.int64]
 
 
 class Parsed(NamedTuple):

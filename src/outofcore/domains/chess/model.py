@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,6 +20,7 @@ from outofcore.domains.chess.tensors import ChessReading, value_fields, values
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
+from outofcore.ndarrays import Ints
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
@@ -37,7 +37,7 @@ _ROWS_AT_ONCE = 1 << 18
 class Baseline:
     """Predictions from the training split alone, without looking at the position."""
 
-    move_counts: npt.NDArray[np.int64]  # (classes,) int64: how often each move was played
+    move_counts: Ints  # (classes,) int64: how often each move was played
     value_mean: float  # mean of the values that are known, in the view of the tensors
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import chess
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
@@ -20,6 +19,7 @@ from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.domain import PREDICTED_SPLIT, Row
 from outofcore.domains.task import Batch
+from outofcore.ndarrays import Ints
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
@@ -59,7 +59,7 @@ def rows(
         }
 
 
-def _classes(position: Columns, moves: list[chess.Move], section: TensorSection) -> npt.NDArray[np.int64]:
+def _classes(position: Columns, moves: list[chess.Move], section: TensorSection) -> Ints:
     """Class of each move in a position, as the tensors show it."""
     codes = [move.from_square | move.to_square << 6 | ((move.promotion or 1) - 1) << 12 for move in moves]
     count, black = len(codes), int(position["state"][0, 0]) == BLACK_TO_MOVE

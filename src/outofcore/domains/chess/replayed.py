@@ -11,9 +11,8 @@ import numpy.typing as npt
 from outofcore.domains.chess.pgn.facts import Facts, text_column
 from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.notes import Notes
+from outofcore.ndarrays import Ints
 from outofcore.raw.unit import Stretch
-
-Ints = npt.NDArray[np.int64]
 
 
 class ReplayedGames(NamedTuple):

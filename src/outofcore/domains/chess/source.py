@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
 from outofcore.domains.chess.pgn.records import holds_records, last_record
+from outofcore.ndarrays import Ints
 from outofcore.raw.cutting import UNIT_BYTES, MemberText, cut_by, halves, units_of_member
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit
@@ -53,7 +53,7 @@ def _last_cut(text: bytes, end: int) -> int:
     return 0
 
 
-def _starts(text: bytes) -> npt.NDArray[np.int64]:
+def _starts(text: bytes) -> Ints:
     return game_starts(np.frombuffer(text, np.uint8))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.codes import CODES
+from outofcore.ndarrays import Bytes
 from outofcore.system.compilation import inner_kernel, kernel
 
 PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = 1, 2, 3, 4, 5, 6
@@ -19,7 +20,7 @@ BLACK = 8
 _LOW_BITS = np.uint64(0x0F0F_0F0F_0F0F_0F0F)
 
 
-def as_words(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def as_words(squares: Bytes) -> npt.NDArray[np.uint64]:
     """Stored ``squares`` (..., 4, 8) as the words of compiled code, (..., 4)."""
     return np.ascontiguousarray(squares).reshape(*squares.shape[:-2], 32).view(np.uint64)
 
@@ -41,7 +42,7 @@ def _reversed(word: Any) -> Any:
     return result
 
 
-def bitboards(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def bitboards(squares: Bytes) -> npt.NDArray[np.uint64]:
     """Stored ``squares`` (n, 4, 8) as sets of squares, (n, 12): pawns to king of White, then of Black; a1 is bit 0."""
     pieces = np.stack([squares & 15, squares >> 4], axis=2).reshape(len(squares), 1, 64)
     sets = pieces == np.array(list(CODES.values()), np.uint8)[:, None]

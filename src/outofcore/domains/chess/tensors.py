@@ -21,6 +21,7 @@ from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import HISTORY_BOARDS, HISTORY_PLANES, classify, draw_history, draw_planes
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
+from outofcore.ndarrays import Bytes
 from outofcore.system.recycling import Recycler
 
 MOST_CENTIPAWNS = 1000
@@ -125,7 +126,7 @@ class ChessReading:
         """The same reading without mirror images."""
         return replace(self, section=self.section.model_copy(update={"mirror": False}))
 
-    def _mirrored(self, without_rights: npt.NDArray[np.bool_], draws: Draws) -> npt.NDArray[np.uint8]:
+    def _mirrored(self, without_rights: npt.NDArray[np.bool_], draws: Draws) -> Bytes:
         """Which positions to mirror, 0 or 1."""
         if not self.section.mirror:
             return np.zeros(len(without_rights), np.uint8)

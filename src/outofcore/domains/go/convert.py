@@ -25,6 +25,7 @@ from outofcore.domains.go.sgf.pieces import Piece
 from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, read_main_lines
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -38,8 +39,8 @@ class _Text:
     """Bytes of a unit's games; ``syntax`` has the same length, without the brackets that are parts of characters."""
 
     payload: bytes
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    starts: Ints
+    ends: Ints
     syntax: bytes
 
     def game(self, number: int) -> bytes:
@@ -58,10 +59,10 @@ class KeptGames(NamedTuple):
     """Games of a unit that are kept, n, by what their columns hold."""
 
     headers: Sequence[Header]
-    game: npt.NDArray[np.int64]  # (n,): first bytes of their keys
+    game: Ints  # (n,): first bytes of their keys
     first_player: npt.NDArray[np.int16]
     alternating: npt.NDArray[np.bool_]
-    offset: npt.NDArray[np.int64]
+    offset: Ints
     player_of_file: npt.NDArray[np.object_]
     first_line: npt.NDArray[np.object_]
     source: npt.NDArray[np.object_]
@@ -174,7 +175,7 @@ class Converter:
         cut: CutGames,
         played: Played,
         headers: Sequence[Header | None],
-        chosen: npt.NDArray[np.int64],
+        chosen: Ints,
         counts: Counter[str],
     ) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading of their trees; unreadable ones are counted."""
@@ -202,7 +203,7 @@ class Converter:
 make_converter = Converter
 
 
-def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _unusual(played: Played, headers: Sequence[Header], kept: Ints) -> npt.NDArray[np.bool_]:
     """Games with handicap or on another board than 19 x 19, and those with setup in mid-game or a forbidden move."""
     other = np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in headers], np.bool_)
     broken = np.any(played.counts[kept, : COUNTED.index("after_end")], axis=1)
@@ -247,13 +248,13 @@ def _raw_tree(payload: bytes, cut: CutGames, number: int) -> tuple[bytes, int]:
     return payload[start:], len(game)
 
 
-def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _keys(played: Played, kept: Ints) -> Bytes:
     """BLAKE2b of each game's record: size, setup and moves, independent of anything else in the file."""
     record = played.record.astype("<i2", copy=False)
     return keys_of([(record, record.itemsize * played.record_spans[kept])])
 
 
-def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def _first_bytes(keys: Bytes) -> Ints:
     """First bytes of the keys, as stored in the rows."""
     return np.ascontiguousarray(keys[:, :8]).view("<i8")[:, 0].astype(np.int64, copy=False)
 
@@ -287,9 +288,7 @@ def _labels(unit: Unit, pieces: Sequence[Piece]) -> Iterator[npt.NDArray[np.obje
     yield from (np.array(labels, object) for labels in (owners, lines, paths))
 
 
-def _game_counts(
-    played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64], cut: CutGames
-) -> dict[str, npt.NDArray[Any]]:
+def _game_counts(played: Played, headers: Sequence[Header], kept: Ints, cut: CutGames) -> dict[str, npt.NDArray[Any]]:
     """Metrics of each game that is kept."""
     counts: dict[str, npt.NDArray[Any]] = dict(zip(COUNTED, played.counts[kept].T, strict=True))
     counts["unterminated"] = cut.endings[kept] == Ending.OPEN

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.ndarrays import Bytes
 from outofcore.store.schema import Columns
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
@@ -22,12 +22,12 @@ def frame_of(plane_bytes: int) -> int:
     return int((8 * plane_bytes) ** 0.5)
 
 
-def points_of(rows: Columns) -> npt.NDArray[np.uint8]:
+def points_of(rows: Columns) -> Bytes:
     """The first row's board, (size, size): 0 empty, 1 black, 2 white."""
     stones, size = rows["stones"][0], int(rows["state"][0][SIZE])
     frame = frame_of(stones.shape[-1])
     bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)
-    both: npt.NDArray[np.uint8] = (bits[0] + 2 * bits[1])[:size, :size]
+    both: Bytes = (bits[0] + 2 * bits[1])[:size, :size]
     return both
 
 

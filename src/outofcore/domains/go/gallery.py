@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.boards.gallery import pictures_of
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
 from outofcore.domains.go.draw import LETTERS, frame_of, played, points_of
 from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
+from outofcore.ndarrays import Bytes, Doubles
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
@@ -51,7 +51,7 @@ def distributions(store: Store) -> Sequence[Distribution]:
     return charts
 
 
-def _numbers(title: str, axis: str, values: npt.NDArray[np.float64]) -> Distribution:
+def _numbers(title: str, axis: str, values: Doubles) -> Distribution:
     """One bar per number if there are few."""
     numbers, counts = np.unique(values, return_counts=True)
     if len(numbers) > 16:
@@ -71,7 +71,7 @@ def _move(rows: Columns) -> tuple[int, int] | None:
     return None if move == frame * frame else divmod(move, frame)
 
 
-def _board(points: npt.NDArray[np.uint8], move: tuple[int, int] | None, player: int) -> Iterator[str]:
+def _board(points: Bytes, move: tuple[int, int] | None, player: int) -> Iterator[str]:
     """SVG of a board, 20 units per field; the move is a stone with a ring."""
     size = len(points)
     last = 20 * size + 10

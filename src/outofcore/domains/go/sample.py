@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.play.board import CELLS, EMPTY, NO_KO, OUTSIDE, STRIDE, clear, new_board, play, put
+from outofcore.ndarrays import Doubles
 
 GUEST_GAMES = 40
 """Games of each player against guests; games between two players are in both files."""
@@ -116,19 +117,19 @@ def _play(
     return "".join(f";{'BW'[side]}[{point}]" for side, point in played)
 
 
-def _liking(player: Player, size: int) -> npt.NDArray[np.float64]:
+def _liking(player: Player, size: int) -> Doubles:
     """A player's preference for each cell, regardless of the position."""
     rows, columns = np.divmod(np.arange(CELLS), STRIDE)
     middle = (size + 1) / 2
     edge = np.minimum(np.minimum(rows, columns), np.minimum(size + 1 - rows, size + 1 - columns))
     corner = np.asarray(player.corners)[2 * (rows > middle) + (columns > middle)]
-    liking: npt.NDArray[np.float64] = corner - np.abs(edge - player.line * (0.75 if size == 9 else 1))
+    liking: Doubles = corner - np.abs(edge - player.line * (0.75 if size == 9 else 1))
     return liking
 
 
 def _choose(
     player: Player,
-    liking: npt.NDArray[np.float64],
+    liking: Doubles,
     cells: npt.NDArray[np.int8],
     colour: int,
     last: int,

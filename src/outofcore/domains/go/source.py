@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, NOTHING, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.blocks import read_block
 from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
@@ -24,15 +24,13 @@ SUFFIXES = (".sgf",)
 LONGEST_GAME = 1 << 23
 """Bytes of the longest game; it bounds what is held in memory."""
 
-Ints = npt.NDArray[np.int64]
-
 
 class CutGames(NamedTuple):
     """The n games of a unit, as they were cut."""
 
     starts: Ints  # (n,): in the payload
     ends: Ints
-    endings: npt.NDArray[np.uint8]  # (n,): Ending
+    endings: Bytes  # (n,): Ending
     file: Ints  # (n,): index into the unit's stretches
     offsets: Ints  # (n,): in the decompressed file
     codecs: Mapping[int, str]  # the encodings of games whose brackets plain bytes do not show

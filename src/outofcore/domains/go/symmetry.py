@@ -7,6 +7,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Bytes
+
 SYMMETRIES = 8
 OFF_BOARD = -1
 
@@ -39,7 +41,7 @@ def tables(frame: int, sizes: tuple[int, ...]) -> tuple[npt.NDArray[np.uint16], 
 
 
 @lru_cache(maxsize=32)
-def on_boards(frame: int, sizes: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+def on_boards(frame: int, sizes: tuple[int, ...]) -> Bytes:
     """On-board points, uint8 (26, frame, frame) by size."""
     source, _ = tables(frame, sizes)
     return (source[:, 0] < frame * frame).astype(np.uint8).reshape(-1, frame, frame)

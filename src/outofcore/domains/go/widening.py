@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
@@ -17,19 +18,19 @@ _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 class HistoryRows(NamedTuple):
     """Rows of samples; steps end with the sample's own row."""
 
-    stones: npt.NDArray[np.uint8]  # (samples, steps, 2, bytes)
+    stones: Bytes  # (samples, steps, 2, bytes)
     state: npt.NDArray[np.int16]  # (samples, steps, 4)
     move: npt.NDArray[np.int16]  # (samples, steps)
-    symmetry: npt.NDArray[np.uint8]  # (samples,)
+    symmetry: Bytes  # (samples,)
 
 
 class Tensors(NamedTuple):
     """What is filled."""
 
-    planes: npt.NDArray[np.uint8]  # (samples, planes, points)
-    move: npt.NDArray[np.int64]  # (samples,)
-    to_play: npt.NDArray[np.int64]  # (samples,)
-    number: npt.NDArray[np.int64]  # (samples,)
+    planes: Bytes  # (samples, planes, points)
+    move: Ints  # (samples,)
+    to_play: Ints  # (samples,)
+    number: Ints  # (samples,)
 
 
 @inner_kernel

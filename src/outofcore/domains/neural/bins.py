@@ -17,11 +17,12 @@ import numpy.typing as npt
 from outofcore.domains.neural.clocks import BLOCK, INVALID, inside, locate, touching, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, Mask, RecordedArray, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import DAMAGED, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.resampling import RESAMPLINGS, latest
 from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SERIES
 from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import apply, bins_before
+from outofcore.ndarrays import Bytes, Ints
 
 if TYPE_CHECKING:
     from outofcore.domains.neural.survey import SessionSurvey
@@ -54,10 +55,10 @@ class Slice:
     first: int  # bin number
     stim: npt.NDArray[Any]  # frames (bins, ...) as stored; 0 where ``reason`` is set
     robs: npt.NDArray[Any]  # responses (bins, neurons); 0 where ``dfs`` is 0
-    dfs: npt.NDArray[np.uint8]  # response mask (bins, neurons)
+    dfs: Bytes  # response mask (bins, neurons)
     covariates: Mapping[str, npt.NDArray[np.float32]]  # (bins, columns) each, by name
-    reason: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why there is no frame
-    silent: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why no response counts in a bin that has a frame
+    reason: Bytes  # (bins,) index into REASONS: why there is no frame
+    silent: Bytes  # (bins,) index into REASONS: why no response counts in a bin that has a frame
     unfit: float | None = None  # the first response that counts and that source.response_dtype cannot hold
 
 
@@ -140,7 +141,7 @@ class BinReader:
             numbers, known = self._shown(start, stop, entries)
             yield start, np.where(known, numbers, -1)
 
-    def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+    def _frames(self, start: int, stop: int, ranges: Ranges, reason: Bytes) -> npt.NDArray[Any]:
         streams, source = self._streams, self._source
         shape = streams.frame_shape
         if streams.shown.role != FRAMES:
@@ -185,7 +186,7 @@ class BinReader:
         return (first[place] if len(first) else place), present
 
     def _responses(
-        self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
+        self, start: int, stop: int, ranges: Ranges, silent: Bytes
     ) -> tuple[npt.NDArray[Any], Mask, float | None]:
         streams, survey = self._streams, self._survey
         if streams.spikes is not None:
@@ -234,9 +235,7 @@ class BinReader:
                 found[:, neuron] &= inside(lows, highs, intervals)
         return found
 
-    def _covariate(
-        self, track: Track, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.float32]:
+    def _covariate(self, track: Track, start: int, stop: int, ranges: Ranges, silent: Bytes) -> npt.NDArray[np.float32]:
         values, present, read = self._sampled(track, start, stop, ranges)
         with np.errstate(over="ignore"):
             plain = values.astype(np.float32)
@@ -278,7 +277,7 @@ def _taken(array: RecordedArray, entry: Ints, present: Mask) -> tuple[npt.NDArra
     return values, fine
 
 
-def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> None:
+def _mark(reason: Bytes, fine: Mask | np.bool_, name: str) -> None:
     """Record a reason where none is set yet."""
     reason[(reason == 0) & ~fine] = REASONS.index(name)
 

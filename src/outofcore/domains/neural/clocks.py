@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Ints, Mask, RecordedArray, SessionError
+from outofcore.domains.neural.recordings.arrays import Mask, RecordedArray, SessionError
 from outofcore.domains.neural.resampling import centres_of
+from outofcore.ndarrays import Ints
 
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)

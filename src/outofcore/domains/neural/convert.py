@@ -15,11 +15,12 @@ import numpy.typing as npt
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, Slice
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.recordings.arrays import Ints, Mask
+from outofcore.domains.neural.recordings.arrays import Mask
 from outofcore.domains.neural.source import UnitBins
 from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import UNLABELLED
 from outofcore.errors import RawInputError
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
 Fields = dict[str, npt.NDArray[Any]]
@@ -113,7 +114,7 @@ def _named(label: int) -> str:
     return "bins without a label" if label == UNLABELLED else f"trial {label}"
 
 
-def _counts(runs: Runs, silent: npt.NDArray[np.uint8], rows: Fields) -> dict[str, int]:
+def _counts(runs: Runs, silent: Bytes, rows: Fields) -> dict[str, int]:
     """Bins that are stored or not; of those stored, bins in which no response counts, by reason."""
     stored = _kept(runs)
     reasons = np.bincount(silent[stored], minlength=len(REASONS)).tolist()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from outofcore.ndarrays import Doubles
 from outofcore.store.schema import Columns
 
 GREYS = " .:-=+*#%@"
@@ -24,7 +24,7 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     return "\n".join([*lines, f"responses: {' '.join(responses[:MOST_NEURONS])}{more}"])
 
 
-def _frame(frame: npt.NDArray[np.float64]) -> list[str]:
+def _frame(frame: Doubles) -> list[str]:
     frame = frame.reshape(-1, *frame.shape[-2:]).mean(0)
     step = -(-frame.shape[1] // WIDEST)
     # A character is about twice as high as wide.

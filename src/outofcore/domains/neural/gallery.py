@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, spread
 from outofcore.domains.neural.dtypes import bfloat16_values
+from outofcore.ndarrays import Bytes, Doubles
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
@@ -75,7 +76,7 @@ def _bin_seconds(store: Store, part: str) -> float | None:
     return float(clock["bin_width_ns"]) / 1e9 if clock and whole else None
 
 
-def _mean_responses(store: Store, part: str) -> npt.NDArray[np.float64]:
+def _mean_responses(store: Store, part: str) -> Doubles:
     """Mean response of each neuron over the first bins that count."""
     for split in store.splits:
         table = store.rows(split, part)
@@ -83,7 +84,7 @@ def _mean_responses(store: Store, part: str) -> npt.NDArray[np.float64]:
             stop = min(COUNTED_BINS, len(table))
             counts = table["dfs"].read(0, stop) > 0
             sums = (table["robs"].read(0, stop) * counts).sum(0, dtype=np.float64)
-            means: npt.NDArray[np.float64] = sums / np.maximum(counts.sum(0), 1)
+            means: Doubles = sums / np.maximum(counts.sum(0), 1)
             return means / (_bin_seconds(store, part) or 1.0)
     return np.zeros(0)
 
@@ -120,7 +121,7 @@ def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
     yield f'<path d="M0 {top:g}H{WIDTH}" stroke="#888888"/></svg>'
 
 
-def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> npt.NDArray[np.uint8]:
+def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> Bytes:
     """Frames as grey pictures (bins, height, width): channels averaged, a line becomes a row."""
     values = bfloat16_values(stimulus) if stored_as == "bfloat16" else stimulus.astype(np.float64)
     if values.ndim < 3:
@@ -136,7 +137,7 @@ def filter_pictures(filters: Mapping[str, Tensor]) -> dict[str, bytes]:
     return {name: png(_sheet(each.float().mean(2).cpu().numpy()[:MOST_FILTERS])) for name, each in filters.items()}
 
 
-def _sheet(filters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+def _sheet(filters: npt.NDArray[np.float32]) -> Bytes:
     """All filters on one sheet, each scaled by its largest absolute weight; mid-grey is 0."""
     count, lags, height, width = filters.shape
     sheet = np.full((count * (height + 1) - 1, lags * (width + 1) - 1), 255, np.uint8)
@@ -149,7 +150,7 @@ def _sheet(filters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     return sheet.repeat(scale, 0).repeat(scale, 1)
 
 
-def png(grey: npt.NDArray[np.uint8]) -> bytes:
+def png(grey: Bytes) -> bytes:
     """A grey picture (height, width) as PNG (ISO/IEC 15948), 8 bits per pixel, no filter."""
     height, width = grey.shape
     lines = np.zeros((height, width + 1), np.uint8)

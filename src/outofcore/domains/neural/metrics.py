@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Doubles = npt.NDArray[np.float64]
+from outofcore.ndarrays import Doubles
 
 LEAST_RATE = 1e-6
 """Lower bound of rates in spikes per bin: a spike at rate 0 would have an infinite loss."""

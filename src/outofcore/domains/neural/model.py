@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.unit_table import held_out
 from outofcore.domains.task import Batch, Task, doubles, note
 from outofcore.errors import ParamsError
+from outofcore.ndarrays import Doubles, Ints
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
@@ -101,7 +101,7 @@ class NeuralTask(Task):
         self,
         sessions: tuple[SessionShape, ...],
         section: NeuralSection,
-        repeated: tuple[npt.NDArray[np.int64], ...] = (),
+        repeated: tuple[Ints, ...] = (),
     ) -> None:
         super().__init__()
         self.sessions, self.section = sessions, section
@@ -233,7 +233,7 @@ class NeuralTask(Task):
             figures |= self._repeats(plain)
         return {name: value for name, value in figures.items() if math.isfinite(value)}
 
-    def _repeats(self, plain: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
+    def _repeats(self, plain: Mapping[str, Doubles]) -> dict[str, float]:
         found = []
         for number, known in enumerate(self._repeated):
             if not len(known):
@@ -290,9 +290,7 @@ RELIABLE = 0.15
 """Least explainable share of a neuron whose fraction explained counts; below, the divisor is almost zero."""
 
 
-def _evenly_chosen(
-    repeated: Sequence[npt.NDArray[np.int64]], sessions: Sequence[SessionShape]
-) -> list[npt.NDArray[np.int64]]:
+def _evenly_chosen(repeated: Sequence[Ints], sessions: Sequence[SessionShape]) -> list[Ints]:
     """Repeated conditions of each session, all or an even choice, so that about MOST_REPEATS sums suffice."""
     cells = sum(len(each) * session.neurons for each, session in zip(repeated, sessions, strict=True))
     if cells <= MOST_REPEATS:
@@ -307,7 +305,7 @@ def _evenly_chosen(
     ]
 
 
-def _mean(values: npt.NDArray[np.float64]) -> float:
+def _mean(values: Doubles) -> float:
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else math.nan
 
@@ -347,7 +345,7 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, 
     return found, int(sums["robs"][0].sum())
 
 
-def repeated_conditions(store: Store, split: str, part: str) -> npt.NDArray[np.int64]:
+def repeated_conditions(store: Store, split: str, part: str) -> Ints:
     """Conditions with at least two repeats in a split, ascending."""
     counts = np.zeros(int(store.part_attributes(part)["conditions"]), np.int64)
     for rows in store.rows(split, part).blocks(ROWS_AT_ONCE * 16, "condition") if len(counts) else ():

@@ -14,10 +14,11 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BLOCK
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, identify, take
+from outofcore.domains.neural.recordings.arrays import RecordedArray, identify, take
 from outofcore.domains.neural.streams import Streams
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.neural.trials import Trials, number_conditions
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES
 
 PASS_BYTES = 1 << 24
@@ -29,7 +30,7 @@ class Pictures:
     """Pairs of a trial and a picture that it shows."""
 
     trial: Ints  # (pairs,)
-    content: npt.NDArray[np.uint8]  # (pairs, 16) digest of the picture as stored
+    content: Bytes  # (pairs, 16) digest of the picture as stored
 
 
 def find_pictures(
@@ -80,7 +81,7 @@ def _shown(reader: BinReader, trials: Trials) -> tuple[Ints, Ints]:
 
 def _contents(
     frames: RecordedArray, numbers: Ints, shape: tuple[int, ...], source: SourceSection
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+) -> tuple[Bytes, npt.NDArray[np.bool_]]:
     """Digests (numbers, 16) of pictures as they are stored, and which of them distinguish trials.
 
     A damaged picture does not, nor one of a single grey level where most have several: it is shown between the others.

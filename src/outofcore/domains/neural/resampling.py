@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from outofcore.ndarrays import Ints
+
 Resampled = tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
 
 Resampling = Literal["hold", "mean", "linear"]

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-Doubles = npt.NDArray[np.float64]
+from outofcore.ndarrays import Bytes, Doubles
 
 BIN_WIDTH = 1 / 60
 LAGS = 5
@@ -93,7 +93,7 @@ def make_filters(design: Design, generator: np.random.Generator) -> tuple[Double
     return filters.round(6), generator.uniform(-0.6, 0.2, design.neurons).round(6)
 
 
-def rates(frames: npt.NDArray[np.uint8], filters: Doubles, bias: Doubles) -> Doubles:
+def rates(frames: Bytes, filters: Doubles, bias: Doubles) -> Doubles:
     """Expected spikes per bin, (bins, neurons); black frames precede the first."""
     pixels = (frames.astype(np.float64) - 127) / 255
     lags = filters.shape[1]

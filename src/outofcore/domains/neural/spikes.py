@@ -21,17 +21,10 @@ from outofcore.domains.neural.clocks import (
     valid_times,
 )
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import (
-    Ints,
-    RecordedArray,
-    SessionError,
-    flat,
-    identify,
-    part,
-    whole_numbers,
-)
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, identify, part, whole_numbers
 from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
 from outofcore.domains.neural.unit_table import Units, find_units
+from outofcore.ndarrays import Ints
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.splits import SPLITS, shares
-from outofcore.domains.neural.recordings.arrays import Ints
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
+from outofcore.ndarrays import Doubles, Ints
 from outofcore.raw.unit import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -111,12 +111,12 @@ def _ranked(keys: Keys, group: Ints, session: Ints, section: SplitSection) -> np
     return split
 
 
-def _shares(section: SplitSection) -> npt.NDArray[np.float64]:
+def _shares(section: SplitSection) -> Doubles:
     val, test = section.shares.values()
     return np.array([max(0.0, round(1 - val - test, 9)), val, test])
 
 
-def _quotas(count: int, share: npt.NDArray[np.float64]) -> tuple[int, int]:
+def _quotas(count: int, share: Doubles) -> tuple[int, int]:
     """How many of ``count`` groups are for val and test: by their shares, and at least one if there is a share."""
     val, test = (max(int(count * each + 1e-9), int(each > 0)) for each in share[1:])
     return (val if share[0] else count - test), test

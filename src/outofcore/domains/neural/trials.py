@@ -19,10 +19,11 @@ from outofcore.domains.neural.clocks import (
     nanoseconds,
 )
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, RecordedArray, SessionError, flat, identify, take
+from outofcore.domains.neural.recordings.arrays import DAMAGED, RecordedArray, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
 from outofcore.domains.neural.roles import SPIKES
 from outofcore.domains.neural.streams import Streams, Track
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject
 
 NEVER = np.iinfo(np.int64).max
@@ -40,7 +41,7 @@ class Trials:
     repeat: Ints  # what was shown; -1 if unknown
     condition: Ints  # number of the trial's first bin among repeated bins; -1 if no other trial shows the same
     conditions: int  # number of conditions
-    key: npt.NDArray[np.uint8]  # (trials, 16): equal for trials that must be in one split
+    key: Bytes  # (trials, 16): equal for trials that must be in one split
     split: npt.NDArray[np.int8]  # index into SPLITS
 
     def __len__(self) -> int:

@@ -17,6 +17,7 @@ from outofcore.domains.text.params import BY_PLACE, TextSection
 from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
 from outofcore.domains.text.tokens.oracle import Oracle
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
+from outofcore.ndarrays import Bytes
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
 from outofcore.system.compilation import kernel
 
@@ -115,7 +116,7 @@ class Converter:
         placed = len(documents.splits) if self.section.splits.by == "content" else 0
         return +Counter(byte_order_marks=marks, divisions=documents.divisions, **{BY_PLACE: placed})
 
-    def _chosen(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    def _chosen(self, keys: Bytes) -> npt.NDArray[np.bool_]:
         """Documents for the oracle, by the second half of the key; the first half decides the split."""
         return self.rate.chosen(np.ascontiguousarray(keys).view(">u8")[:, 1])
 

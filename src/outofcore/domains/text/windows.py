@@ -28,10 +28,10 @@ from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, RawInputError
 from outofcore.loading.permutation import permutation
 from outofcore.loading.windows import Window, Windows
+from outofcore.ndarrays import Ints
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 
-Ints = npt.NDArray[np.int64]
 Tokens = npt.NDArray[Any]
 Pool = tuple[Tokens, Ints]
 """Tokens, and the place of the first of each window, in text order."""

@@ -21,12 +21,12 @@ from outofcore.domains.chess.pgn.games import (
     NO_RESULT,
     UNKNOWN_RESULT,
     WHITE_WINS,
-    Bytes,
     Games,
     decoded,
     same,
 )
 from outofcore.domains.chess.pgn.words import result_of
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import njit
 
 _ELO = re.compile(rb"0*(\d{1,4})\??")
@@ -42,10 +42,10 @@ class Facts:
     elo: npt.NDArray[np.int16]  # (n, 2) int16: White's and Black's, 0 if unknown
     date: npt.NDArray[np.int32]  # (n,) int32: yyyymmdd, 0 for unknown digits; Date, else UTCDate
     result: npt.NDArray[np.int8]  # (n,) int8: 1, 0, -1 for White; else UNFINISHED
-    outcome: npt.NDArray[np.uint8]  # (n,) uint8: result of tag and marker, as in Games.results; CONFLICT if they differ
-    variant: npt.NDArray[np.uint8]  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
+    outcome: Bytes  # (n,) uint8: result of tag and marker, as in Games.results; CONFLICT if they differ
+    variant: Bytes  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
 
-    def of(self, games: npt.NDArray[np.int64]) -> Facts:
+    def of(self, games: Ints) -> Facts:
         """Those of some games, by number."""
         return Facts(*(getattr(self, column.name)[games] for column in fields(self)))
 
@@ -73,7 +73,7 @@ def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     return _column(games, name, _text, object)
 
 
-def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, npt.NDArray[np.int64]]:
+def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, Ints]:
     """Bytes of the distinct values of a tag, each through ``form``, and the span of each game's in them, (n, 2)."""
     number, first = _distinct(games.data, games.spans(name))
     spans = games.spans(name)[first].tolist()
@@ -81,7 +81,7 @@ def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[
     return texts, places[number]
 
 
-def packed(texts: Iterable[str]) -> tuple[Bytes, npt.NDArray[np.int64]]:
+def packed(texts: Iterable[str]) -> tuple[Bytes, Ints]:
     """Texts as UTF-8, one after the other, and the span of each, (n, 2)."""
     encoded = [text.encode() for text in texts]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -102,7 +102,7 @@ def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) 
 
 
 @njit(nogil=True, cache=True)
-def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
     """For n spans the number of each one's text, (n,), and for each number the first span with it; -1 is empty."""
     count = len(spans)
     number, first = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -154,7 +154,7 @@ def _result(raw: bytes) -> int:
     return result_of(decoded(raw.translate(None, _BLANKS)))
 
 
-def _variants(games: Games) -> npt.NDArray[np.uint8]:
+def _variants(games: Games) -> Bytes:
     """Variant of each game: by its tag, or by its start position if the tag does not mention Chess960."""
     variants = np.array([variant_code(name) for name in text_column(games, "Variant")], np.uint8)
     own_start = games.spans("FEN")[:, 0] >= 0

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.pgn.notes import Notes, clear, new_notes, read_note
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel, variable
-
-Bytes = npt.NDArray[np.uint8]
 
 TAGS = (
     "Event",
@@ -106,11 +105,11 @@ class Games(NamedTuple):
     """The n games of a piece of PGN, with m moves in those that are not odd."""
 
     data: Bytes
-    starts: npt.NDArray[np.int64]  # (n,): start of each game
-    ends: npt.NDArray[np.int64]  # (n,): start of the next in the same file, or the end of the file
+    starts: Ints  # (n,): start of each game
+    ends: Ints  # (n,): start of the next in the same file, or the end of the file
     names: Bytes  # names of the tags that are read: TAGS, then those that the settings add
     tags: npt.NDArray[np.int32]  # (n, len(names), 2): span of each tag's value in ``data``; -1 if missing
-    bodies: npt.NDArray[np.int64]  # (n, 2): span of the moves and the result
+    bodies: Ints  # (n, 2): span of the moves and the result
     results: Bytes  # (n,): result after the moves
     odd: npt.NDArray[np.bool_]  # (n,): not as the Rust reader takes it
     foreign: npt.NDArray[np.bool_]  # (n,): there are bytes beyond ASCII in a comment
@@ -152,14 +151,14 @@ def decoded(text: bytes) -> str:
         return text.decode("latin-1")
 
 
-def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
+def game_starts(data: Bytes) -> Ints:
     """Offsets at which games begin, in PGN from the beginning of a file or of a game, (n,)."""
     return scan(data).starts
 
 
 def scan(
     data: Bytes,
-    bounds: npt.NDArray[np.int64] | None = None,
+    bounds: Ints | None = None,
     *,
     more_tags: Iterable[str] = (),
     comments: bool = False,

@@ -27,9 +27,8 @@ from outofcore.domains.chess.codes import (
     NO_EVALUATION,
     NO_MATE,
 )
+from outofcore.ndarrays import Bytes
 from outofcore.system.compilation import inner_kernel
-
-Bytes = npt.NDArray[np.uint8]
 
 _MOST_DIGITS = 10
 

@@ -11,12 +11,10 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.chess.params import RECORDS
+from outofcore.ndarrays import Ints
 from outofcore.raw.files import wanted
-
-Ints = npt.NDArray[np.int64]
 
 COLUMNS = (
     "PuzzleId",

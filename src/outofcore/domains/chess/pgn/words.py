@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.chess.pgn.games import (
     AFTER_RESULT,
@@ -26,11 +25,11 @@ from outofcore.domains.chess.pgn.games import (
     TWO_VALUES,
     UNKNOWN_RESULT,
     WHITE_WINS,
-    Bytes,
     Games,
     decoded,
     scan,
 )
+from outofcore.ndarrays import Bytes, Ints
 
 _BLANK = r"[ \t\v\f\0\x1a]"
 _OPENED_TAG = rf'\[([A-Za-z0-9_+#=:./-]{{1,{LONGEST_TAG_NAME}}}){_BLANK}*"'
@@ -69,7 +68,7 @@ class Words(NamedTuple):
 
 def read_pgn(
     data: Bytes,
-    bounds: npt.NDArray[np.int64] | None = None,
+    bounds: Ints | None = None,
     *,
     more_tags: Iterable[str] = (),
     comments: bool = False,

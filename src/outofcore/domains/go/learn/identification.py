@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from outofcore.domains.go.learn.players import PlayedGames
 from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
+from outofcore.ndarrays import Ints
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
@@ -21,8 +22,6 @@ GAMES_ASKED = (1, 5, 10, 50, 100)
 OPENING_MOVES = 50
 _TOP = 5
 _ROWS_AT_ONCE = 1 << 20
-
-Ints = npt.NDArray[np.int64]
 
 
 class Answer(NamedTuple):

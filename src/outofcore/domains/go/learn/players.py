@@ -18,8 +18,7 @@ import numpy.typing as npt
 from outofcore.domains.domain import Sequenced
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.errors import ParamsError
-
-Ints = npt.NDArray[np.int64]
+from outofcore.ndarrays import Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,6 +14,7 @@ from outofcore.domains.boards.policy import MovePrediction, Outcome
 from outofcore.domains.boards.tower import outcome_head, pooled, residual_blocks
 from outofcore.domains.go.tensors import GLOBALS, GoReading, planes
 from outofcore.domains.task import Batch
+from outofcore.ndarrays import Ints
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
@@ -27,7 +27,7 @@ CURVES = ("top1", "top5", "top1_most_frequent", "top5_most_frequent")
 _ROWS_AT_ONCE = 1 << 20
 
 
-def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
+def count_moves(store: Store, frame: int) -> Ints:
     """Frequency of each point and the pass in the train split; (frame * frame + 1,) int64."""
     counts = np.zeros(frame * frame + 1, np.int64)
     for rows in store.rows("train").blocks(_ROWS_AT_ONCE, "move"):
@@ -95,7 +95,7 @@ class PolicyTask(MovePrediction):
         Outcome("score", "score_error", functional.l1_loss, functional.huber_loss, POINTS),
     )
 
-    def __init__(self, reading: GoReading, size: tuple[int, int], frequencies: npt.NDArray[np.int64]) -> None:
+    def __init__(self, reading: GoReading, size: tuple[int, int], frequencies: Ints) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
         self.reach, self.frame, self.sizes = reading.reach, reading.frame, reading.sizes
         numbers = len(GLOBALS) if reading.section.features == "planes8" else 0

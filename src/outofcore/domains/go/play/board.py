@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import inner_kernel, kernel
 
 Cells = npt.NDArray[np.int8]
 Bits = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 STRIDE = 27  # a board of up to 25 x 25 with a border on all sides

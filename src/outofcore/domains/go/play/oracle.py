@@ -14,6 +14,7 @@ from sgfmill import boards, sgf_grammar, sgf_properties
 
 from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.schema import KO, SIZE, TO_PLAY
+from outofcore.ndarrays import Bytes
 
 Node = dict[str, list[bytes]]
 Event = tuple[str, Any]
@@ -62,7 +63,7 @@ def rewritten(game: bytes) -> bytes | None:
     return b"(" + text + b")"
 
 
-def _expected(stones: npt.NDArray[np.uint8], frame: int, size: int) -> Iterator[list[list[Any]]]:
+def _expected(stones: Bytes, frame: int, size: int) -> Iterator[list[list[Any]]]:
     """Boards in sgfmill's form, "b", "w" or None by line from the bottom: one list, changed for each position.
 
     A list per board would take longer than all else that is done here.
@@ -104,7 +105,7 @@ class Comparison:
 
     where: str  # name of the game in messages
     events: list[Event]  # from :func:`read_events`
-    stones: npt.NDArray[np.uint8]
+    stones: Bytes
     state: npt.NDArray[np.int16]
     move: npt.NDArray[np.int16]
     filters: FilterSection  # of the conversion: a game may have been cut

@@ -15,7 +15,6 @@ from outofcore.domains.go.play.board import (
     STRIDE,
     Bits,
     Board,
-    Ints,
     Words,
     clear,
     new_board,
@@ -25,6 +24,7 @@ from outofcore.domains.go.play.board import (
 )
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY, plane_bytes
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, MainLines
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import inlined_kernel, inner_kernel, kernel, variable
 
 MOST_MOVES = 32_767

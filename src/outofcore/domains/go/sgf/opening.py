@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, MainLines
+from outofcore.ndarrays import Ints
 from outofcore.system.compilation import kernel
 
 OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
 """Facts about the opening of a game, by column of :func:`openings`."""
 
 
-def openings(games: MainLines) -> npt.NDArray[np.int64]:
+def openings(games: MainLines) -> Ints:
     """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
 
     Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves
@@ -24,7 +24,7 @@ def openings(games: MainLines) -> npt.NDArray[np.int64]:
 
 
 @kernel
-def _openings(games: MainLines, facts: npt.NDArray[np.int64]) -> None:
+def _openings(games: MainLines, facts: Ints) -> None:
     first, kinds, points, nodes = games.first, games.kind, games.points, games.node
     for game in range(len(facts)):
         facts[game, 2] = facts[game, 4] = -1

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.go.sgf import encoding
 from outofcore.domains.go.sgf.scan import NEWLINE, Ending, Games, count_stray, end_of, find_games
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import raw_size
 
 BLOCK_BYTES = 1 << 20
@@ -23,9 +23,9 @@ class Piece:
 
     offset: int  # of ``payload`` in the file
     payload: bytes  # first byte of the first game to last byte of the last; empty without games
-    starts: npt.NDArray[np.int64]  # in ``payload``, int64
-    ends: npt.NDArray[np.int64]  # in ``payload``, int64
-    endings: npt.NDArray[np.uint8]  # uint8, outofcore.domains.go.sgf.scan.Ending
+    starts: Ints  # in ``payload``, int64
+    ends: Ints  # in ``payload``, int64
+    endings: Bytes  # uint8, outofcore.domains.go.sgf.scan.Ending
     stray: int  # non-blank bytes outside games since the previous piece
     name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
     codecs: Mapping[int, str] = field(default_factory=dict)  # of the games whose brackets plain bytes do not show

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.columns import PROPERTIES
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel, variable
 
-Bytes = npt.NDArray[np.uint8]
 OPEN, CLOSE, NODE, BEGIN_VALUE, ESCAPE, END_VALUE = b"();[\\]"
 BLACK, WHITE, ADD_BLACK, ADD_WHITE, ADD_EMPTY = 0, 1, 2, 3, 4
 _EVENT_CODES = np.array([66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69], np.int64)  # B, W, AB, AW, AE
@@ -36,16 +36,16 @@ class MainLines(NamedTuple):
     """Main lines of the games of a unit as written, not yet played."""
 
     spans: npt.NDArray[np.int32]  # (games, properties, 2): [first, end) of each property's first value, or -1
-    first: npt.NDArray[np.int64]  # (games + 1,): first event
-    kind: npt.NDArray[np.uint8]  # (events,): BLACK, WHITE (moves), ADD_BLACK, ADD_WHITE, ADD_EMPTY (setup)
+    first: Ints  # (games + 1,): first event
+    kind: Bytes  # (events,): BLACK, WHITE (moves), ADD_BLACK, ADD_WHITE, ADD_EMPTY (setup)
     # (events, 4): column and row from the top left, opposite corner of a rectangle; 255: pass
-    points: npt.NDArray[np.uint8]
+    points: Bytes
     node: npt.NDArray[np.int32]  # (events,): node number in its game, the root is 0
-    status: npt.NDArray[np.uint8]  # (games,): Reading
-    trouble: npt.NDArray[np.int64]  # (games,): byte in the unit at which reading failed
+    status: Bytes  # (games,): Reading
+    trouble: Ints  # (games,): byte in the unit at which reading failed
 
 
-def read_main_lines(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> MainLines:
+def read_main_lines(payload: bytes, starts: Ints, ends: Ints) -> MainLines:
     """Read the main line of every game: at each branch its first variation."""
     most = payload.count(b"[")
     games = MainLines(
@@ -107,9 +107,9 @@ def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
 @kernel
 def _read(
     data: Bytes,
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.int64],
+    starts: Ints,
+    ends: Ints,
+    codes: Ints,
     games: MainLines,
 ) -> None:
     """Fill the arrays of ``games``.

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from zstandard import ZstdError
 
 from outofcore.errors import RawInputError
+from outofcore.ndarrays import Ints
 from outofcore.system.failures import raise_if_of_system
 
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 # Limits on the number of values, absolute and per stored byte (deflate reaches 1,032).

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, flat, identify, part
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, identify, part
 from outofcore.domains.neural.recordings.recording import Recording, checked, joined, matching, missing
 from outofcore.domains.neural.roles import COVARIATES, RESPONSES
+from outofcore.ndarrays import Ints
 from outofcore.raw.files import natural_order
 from outofcore.raw.unit import Reject
 

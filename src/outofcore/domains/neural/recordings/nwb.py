@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import joined_intervals, listed_clock, nanoseconds, regular_clock
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, part
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, part
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
 from outofcore.domains.neural.recordings.recording import intervals_of
+from outofcore.ndarrays import Ints
 
 # Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, concatenated, flat
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, concatenated, flat
+from outofcore.ndarrays import Ints
 from outofcore.raw.files import natural_order
 
 INTERVALS = (("start_time", "stop_time"), ("start", "end"))

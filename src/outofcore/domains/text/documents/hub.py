@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from outofcore.domains.domain import Section
@@ -23,6 +22,7 @@ from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS
 from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values, value_of
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
+from outofcore.ndarrays import Ints
 from outofcore.raw.files import Member, RawFile, find_files
 from outofcore.settings.yaml_text import parse_yaml
 from outofcore.system.extras import load
@@ -148,6 +148,6 @@ class HubFile(RecordsFile):
         return records
 
 
-def _joined(texts: Sequence[bytes | None]) -> tuple[bytes, npt.NDArray[np.int64]]:
+def _joined(texts: Sequence[bytes | None]) -> tuple[bytes, Ints]:
     lengths = np.array([-1 if text is None else len(text) for text in texts], np.int64)
     return b"".join(filter(None, texts)), lengths

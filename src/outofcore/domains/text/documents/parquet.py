@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from outofcore.errors import RawInputError
+from outofcore.ndarrays import Ints
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, plain_name
 from outofcore.system.failures import raise_if_of_system
@@ -33,7 +33,7 @@ _TEXTS = (
 )
 
 
-def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArray[np.int64]]]:
+def values(member: Member, column: str) -> Iterator[tuple[int, bytes, Ints]]:
     """The values of a string or bytes column, about two megabytes at a time; the first of several of one name.
 
     A column may be inside of others: ``message.content``. ``.arrow`` is a stream, as ``datasets`` saves it to a disk.

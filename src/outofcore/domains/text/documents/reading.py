@@ -14,6 +14,7 @@ from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS, values
 from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
 from outofcore.errors import RawInputError
+from outofcore.ndarrays import Ints
 from outofcore.raw.blocks import read_block
 from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
@@ -152,7 +153,7 @@ class Contents(NamedTuple):
 
     kind: Format  # whole documents; "nothing" where the first document was rejected
     marks: int = 0  # byte-order marks that were dropped before it
-    lengths: npt.NDArray[np.int64] | None = None  # of values
+    lengths: Ints | None = None  # of values
     divided: bool = False  # whether the text of its last document goes on in the next stretch
 
 
@@ -228,7 +229,7 @@ class OpenMember:
             yield offset, payload, Contents(self.kind, marks, lengths, divided)
             marks = 0
 
-    def _documents(self) -> Iterator[tuple[int, bytes | None, npt.NDArray[np.int64] | None, bool]]:
+    def _documents(self) -> Iterator[tuple[int, bytes | None, Ints | None, bool]]:
         if self.kind == "values":
             member = self._member
             read = member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)

@@ -27,6 +27,7 @@ from outofcore.domains.text.documents.reading import (
 )
 from outofcore.domains.text.documents.utf8 import first_wrong_byte
 from outofcore.domains.text.params import FilterSection, TextSection
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject, Stretch, Unit, raw_size
 
 # Below this many bytes, building a table does not pay off.
@@ -56,7 +57,7 @@ Span = tuple[int, int]
 """Start and stop, in bytes."""
 
 
-def keys_of(texts: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+def keys_of(texts: Sequence[bytes]) -> Bytes:
     """The key of each document: the first 16 bytes of the SHA-256 of its text, (documents, 16)."""
     joined = b"".join(hashlib.sha256(text).digest()[:KEY_BYTES] for text in texts)
     return np.frombuffer(joined, np.uint8).reshape(-1, KEY_BYTES)
@@ -171,7 +172,7 @@ def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tu
             yield offset, span, _text_of(line, column, offset)
 
 
-def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _line_bounds(payload: bytes) -> tuple[Ints, Ints]:
     """Start and stop of each non-empty line."""
     stops = np.flatnonzero(np.frombuffer(payload, np.uint8) == ord("\n"))
     if not payload.endswith(b"\n"):
@@ -181,9 +182,7 @@ def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return starts[filled], stops[filled]
 
 
-def _as_table(
-    payload: bytes, column: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-) -> list[bytes] | None:
+def _as_table(payload: bytes, column: str, starts: Ints, stops: Ints) -> list[bytes] | None:
     """The texts, if every line is an object with a text that Arrow can read; else None.
 
     If each line begins with ``{`` and ends with ``}`` (and perhaps a CR), and there are as many objects as lines, each

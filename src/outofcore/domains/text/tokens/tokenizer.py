@@ -17,6 +17,7 @@ import tokenizers
 
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError, RawInputError
+from outofcore.ndarrays import Ints
 
 TOKENIZER_FILE = "tokenizer.json"
 """Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
@@ -75,7 +76,7 @@ class Tokenizer:
         return self.vocabulary[token]
 
     @cached_property
-    def spelt_bytes(self) -> npt.NDArray[np.int64]:
+    def spelt_bytes(self) -> Ints:
         """UTF-8 bytes that each id spells, (size,); none for the tokens around a document.
 
         Exact for byte-level tokenizers; of others the characters of the piece, with the mark of a space as one byte.
