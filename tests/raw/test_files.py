@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 from outofcore.errors import RawInputError
 from outofcore.raw import files
-from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile, find_files, natural_order, search
-from outofcore.raw.streams import transcoded
+from outofcore.raw.streams import read_block, transcoded
 
 TEXT = b'[Event "x"]\n\n1. e4 e5 1-0\n' * 1000
 PACK = {

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
-from outofcore.raw.blocks import read_block
 from outofcore.raw.files import Member, RawFile
-from outofcore.raw.streams import transcoded
+from outofcore.raw.streams import read_block, transcoded
 from outofcore.raw.unit import Reject, Stretch, Unit, raw_size
 
 UNIT_BYTES = 1 << 20

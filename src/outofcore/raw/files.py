@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -17,7 +18,6 @@ from outofcore.errors import RawInputError
 from outofcore.raw.archives import tar_entries, zip_entries
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion, Unreadable
-from outofcore.raw.walk import walk
 from outofcore.system.failures import NamedFile
 
 SHORT = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz", ".tzst": ".tar.zst"}
@@ -207,7 +207,7 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
         raise RawInputError(f"{section}.raw: expected a file or a folder, found {found} at {root}")
     files, left_out = [], {}
     before = os.path.join(root, "")  # noqa: PTH118 - pathlib takes a tenth of a second for ten thousand names
-    for entry, is_hidden in walk(root, match, lambda name: hidden(name, suffixes)):
+    for entry, is_hidden in _walk(root, match, lambda name: hidden(name, suffixes)):
         path = Path(entry.path)
         name = label(entry.path.removeprefix(before).replace(os.sep, "/"))
         counts = wanted(entry.name, suffixes) or entry.name.lower().endswith(ARCHIVES)
@@ -269,3 +269,43 @@ def natural_order(name: str) -> tuple[tuple[int, bytes], ...]:
     whole = os.fsencode(name)
     parts = re.split(rb"(\d+)", whole)
     return (*((int(part), b"") if part.isdigit() else (-1, part) for part in parts), (-1, whole))
+
+
+def _walk(root: Path, match: str, hidden: Callable[[str], bool]) -> Iterator[tuple[os.DirEntry[str], bool]]:
+    """Entries that match a pattern, links to folders that ``**`` would follow, and whether each is hidden.
+
+    Of folders only hidden ones are entries, unless a step of the pattern begins as their name does. An entry that
+    cannot be examined is an error.
+    """
+    steps = [step for step in match.split("/") if step not in ("", ".")]
+    if steps[-1:] == ["**"]:
+        steps.append("*")
+    waiting = [(root, _reached(steps, {0}))]
+    while waiting:
+        folder, states = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                named = {at + 1 for at in states if steps[at] != "**" and fnmatchcase(entry.name, steps[at])}
+                if hidden(entry.name) and not any(steps[at - 1][:1] == entry.name[:1] for at in named):
+                    if (entry.is_dir() and (named or any(steps[at] == "**" for at in states))) or len(steps) in named:
+                        yield entry, True
+                    continue
+                within = _reached(steps, named)
+                deeper = {at for at in states if steps[at] == "**"}
+                if entry.is_dir():
+                    linked = entry.is_symlink()
+                    if linked and deeper and not within:
+                        yield entry, False
+                    elif inside := within if linked else within | deeper:
+                        waiting.append((Path(entry.path), _reached(steps, inside)))
+                elif len(steps) in named:
+                    yield entry, False
+
+
+def _reached(steps: list[str], states: set[int]) -> set[int]:
+    """Steps of a pattern that may come next; ``**`` may match no folder."""
+    reached = set(states)
+    for at, step in enumerate(steps):
+        if step == "**" and at in reached:
+            reached.add(at + 1)
+    return reached - {len(steps)}

@@ -1,4 +1,9 @@
-"""Streams of raw files: decompressed, transcoded, raising only DamagedInput, and stopped at decompression bombs."""
+"""Streams of raw files: decompressed, transcoded, raising only DamagedInput, and stopped at decompression bombs.
+
+A compressed file states in a few bytes how much memory its window or dictionary takes, up to gigabytes, and the
+decompressor allocates it. What this machine allows decides whether a file is read at all, never its content: a larger
+request ends the run.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,19 @@ import bz2
 import codecs
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import zstandard
 
 from outofcore.errors import RawInputError
 from outofcore.raw.damage import ERRORS, DamagedInput, as_damage
-from outofcore.raw.window import most_window, require_window
+from outofcore.settings.machine import LEAST_WINDOW, PREFIX, load_machine, machine_file
 from outofcore.settings.sizes import format_bytes
 
 COMPRESSIONS = (".zst", ".gz", ".bz2", ".xz")
@@ -32,12 +40,50 @@ STEP_BYTES = 1 << 20
 # The largest window that any level of the zstd program writes (--long=31); the allowed size is checked before.
 WINDOW_BYTES = 2**31
 _ZSTD_HEADER_BYTES = 18  # the longest header of a frame
+_BLOCK_BYTES = 1 << 16  # most of the readable part that a damaged file can lose
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+
+
+def most_window() -> int:
+    """Most bytes that this machine allows."""
+    file = machine_file(Path())
+    edited = file.stat().st_mtime_ns if file else 0
+    return _stated(Path.cwd(), edited, os.environ.get(f"{PREFIX}DECOMPRESSION"))
+
+
+@cache
+def _stated(folder: Path, edited: int, variable: str | None) -> int:
+    """The setting, looked up once: that takes longer than to read a small file, and each .xz file asks."""
+    del edited, variable
+    return load_machine(folder).decompression
+
+
+def require_window(size: int, name: str) -> None:
+    """Raise RawInputError if decompressing needs more than this machine allows."""
+    # Most files ask for less than any setting forbids: none is looked up for them.
+    if size > LEAST_WINDOW and size > (most := most_window()):
+        raise RawInputError(
+            f"{name}: decompressing it takes a window of {format_bytes(size)}, and this machine allows "
+            f"{format_bytes(most)}; allow more with decompression in machine.yaml (OUTOFCORE_DECOMPRESSION)"
+        )
+
+
+def read_block(stream: BinaryIO, size: int) -> tuple[bytes, DamagedInput | None]:
+    """Read ``size`` bytes, fewer at the end or before damage; and the damage, if any: nothing after it can be read."""
+    parts = []
+    missing = size
+    try:
+        while missing and (part := stream.read(min(missing, _BLOCK_BYTES))):
+            parts.append(part)
+            missing -= len(part)
+    except ERRORS as error:
+        return b"".join(parts), as_damage(error)
+    return b"".join(parts), None
 
 
 class Buffered(io.BufferedReader):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
@@ -243,3 +244,17 @@ def difference(audit: Audit) -> str | None:
     except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
         found = f"the oracle raised {type(error).__name__}: {error}"
     return found and found[:LONGEST_DIFFERENCE]
+
+
+def keys_of(pieces: Sequence[tuple[npt.NDArray[Any], Ints]], size: int = KEY_BYTES) -> Bytes:
+    """BLAKE2b digests of n records, (n, ``size``) uint8.
+
+    Record i is bytes ``spans[i, 0]`` to ``spans[i, 1]`` of each piece, one after the other; ``pieces`` are pairs of a
+    contiguous array and ``spans`` (n, 2).
+    """
+    parts = []
+    for content, spans in pieces:
+        whole = content.tobytes()
+        parts.append([whole[start:stop] for start, stop in spans.tolist()])
+    digests = [blake2b(b"".join(record), digest_size=size).digest() for record in zip(*parts, strict=True)]
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, size)

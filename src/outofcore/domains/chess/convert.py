@@ -24,8 +24,7 @@ from outofcore.domains.chess.replayed import ReplayedGames
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
 from outofcore.ndarrays import Bytes, Ints
-from outofcore.raw.keys import keys_of
-from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult, keys_of
 
 Fields = dict[str, npt.NDArray[Any]]
 

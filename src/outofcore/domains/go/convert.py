@@ -26,8 +26,7 @@ from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, re
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.ndarrays import Bytes, Ints
-from outofcore.raw.keys import keys_of
-from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult
+from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult, keys_of
 
 USUAL_SIZE = 19
 

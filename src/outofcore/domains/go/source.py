@@ -14,10 +14,10 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, NOTHING, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.ndarrays import Bytes, Ints
-from outofcore.raw.blocks import read_block
 from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile, plain_name
+from outofcore.raw.streams import read_block
 from outofcore.raw.unit import Reject, Unit, raw_size
 
 SUFFIXES = (".sgf",)

@@ -15,10 +15,10 @@ from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
 from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
-from outofcore.raw.blocks import read_block
 from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, plain_name
+from outofcore.raw.streams import read_block
 from outofcore.raw.unit import raw_size
 
 BLOCK_BYTES = 2 << 20

@@ -1,21 +1,93 @@
-"""What a compressed file asks for is bounded, before it is allocated."""
+"""Streams: what a compressed file asks for is bounded, before it is allocated; blocks, and what comes before damage."""
 
 from __future__ import annotations
 
+import errno
+import gzip
 import io
 import lzma
 import os
 import tarfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
+import numpy as np
 import pytest
 import zstandard
 
 from outofcore.errors import RawInputError
-from outofcore.raw import window
+from outofcore.raw import streams
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
+from outofcore.raw.streams import read_block
 from outofcore.settings.machine import LEAST_WINDOW, load_machine
+
+NOISE = np.random.default_rng(0).bytes(300_000)
+
+
+class Failing(io.RawIOBase):
+    """Bytes, and then an error."""
+
+    def __init__(self, content: bytes, error: Exception) -> None:
+        self._content, self._error = io.BytesIO(content), error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        count = self._content.readinto(target)
+        if not count:
+            raise self._error
+        return count
+
+
+def stream_of(content: bytes, error: Exception) -> BinaryIO:
+    return cast("BinaryIO", Failing(content, error))
+
+
+@pytest.mark.parametrize("size", [1, 65_536, 100_000, 300_000, 1 << 20])
+def test_blocks_are_full_but_the_last(size: int) -> None:
+    stream, blocks = io.BytesIO(NOISE), []
+    while True:
+        block, damage = read_block(stream, size)
+        assert damage is None
+        if not block:
+            break
+        blocks.append(block)
+    assert b"".join(blocks) == NOISE
+    assert {len(block) for block in blocks[:-1]} <= {size}
+
+
+def test_a_stream_that_gives_less_than_asked_fills_a_block() -> None:
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(size or 0, 7))
+
+    assert read_block(Slow(NOISE), 1000) == (NOISE[:1000], None)
+
+
+@pytest.mark.parametrize("error", [EOFError("cut short"), OSError("no gzip"), DamagedInput("a bomb", "not_a_file")])
+def test_what_comes_before_damage_is_returned_with_it(error: Exception) -> None:
+    block, damage = read_block(stream_of(NOISE, error), 1 << 20)
+    assert block == NOISE
+    assert isinstance(damage, DamagedInput)
+    assert str(damage) == str(error)
+    assert damage.reason == getattr(error, "reason", "damaged_file")
+
+
+def test_damage_of_a_compressed_file_costs_little_of_what_can_be_read() -> None:
+    packed = gzip.compress(NOISE)
+    block, damage = read_block(gzip.GzipFile(fileobj=io.BytesIO(packed[: len(packed) // 2])), 1 << 20)
+    assert damage is not None
+    assert NOISE.startswith(block)
+    assert len(block) > len(NOISE) // 2 - (1 << 17)
+
+
+def test_an_error_of_the_disk_is_not_damage_of_the_file() -> None:
+    with pytest.raises(OSError, match="Input/output error"):
+        read_block(stream_of(NOISE, OSError(errno.EIO, "Input/output error")), 1 << 20)
+
 
 CONTENT = os.urandom(4096)
 
@@ -85,7 +157,7 @@ def test_128_mib_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 def test_settings_of_the_machine_are_read_once_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lookups = []
-    monkeypatch.setattr(window, "load_machine", lambda folder: lookups.append(folder) or load_machine(folder))
+    monkeypatch.setattr(streams, "load_machine", lambda folder: lookups.append(folder) or load_machine(folder))
     for number in range(50):
         path = tmp_path / f"{number}.pgn.xz"
         path.write_bytes(lzma.compress(CONTENT))
@@ -96,10 +168,10 @@ def test_settings_of_the_machine_are_read_once_for_many_files(tmp_path: Path, mo
 def test_what_every_decompressor_supports_is_read_and_the_limit_itself_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(window, "most_window", lambda: 10 << 20)
+    monkeypatch.setattr(streams, "most_window", lambda: 10 << 20)
     for size in (1, LEAST_WINDOW, LEAST_WINDOW + 1, 10 << 20):
-        window.require_window(size, "a.zst")
+        streams.require_window(size, "a.zst")
     with pytest.raises(RawInputError, match=r"^a\.zst: decompressing it takes a window of 10\.5 MB"):
-        window.require_window((10 << 20) + 1, "a.zst")
-    monkeypatch.setattr(window, "most_window", lambda: 0)
-    window.require_window(LEAST_WINDOW, "a.zst")
+        streams.require_window((10 << 20) + 1, "a.zst")
+    monkeypatch.setattr(streams, "most_window", lambda: 0)
+    streams.require_window(LEAST_WINDOW, "a.zst")

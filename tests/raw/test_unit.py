@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from outofcore.raw.keys import keys_of
+from outofcore.raw.unit import keys_of
 
 
 @pytest.mark.parametrize("size", [8, 16, 64])
