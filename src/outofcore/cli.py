@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from outofcore.display.console import one_line_errors, stopped_at_once, visible
+from outofcore.display.console import end_by_system, one_line_errors, stopped_at_once, visible
 
 with stopped_at_once():
     import shlex
@@ -463,7 +463,10 @@ def clear_cache() -> None:
 def main() -> None:
     """Run the command line."""
     with stopped_at_once():  # until a command works, and after it
-        app()
+        try:
+            app()
+        except OSError as error:  # of help and version, whose output is refused
+            end_by_system(error)
 
 
 class _Visible(Console):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,45 @@ def test_what_the_system_refuses_is_one_line_with_the_path(number: int, capsys: 
     assert capsys.readouterr().err.startswith(f"error: /data/games.pgn: {os.strerror(number)}; see what")
 
 
-def test_a_reader_that_has_had_enough_is_no_error() -> None:
-    with pytest.raises(BrokenPipeError), one_line_errors():
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+PRINTS = """
+from outofcore.display.console import one_line_errors
+with one_line_errors():
+    print("a table")
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [("-c", PRINTS), ("-m", "outofcore", "--version")])
+def test_output_that_is_refused_is_one_line(command: tuple[str, ...], unbuffered: str) -> None:
+    told, code = ended(command, unbuffered, "/dev/full")
+    assert told == (
+        "error: the output, or a file that the system does not name: No space left on device; see what disk, "
+        "permissions and limits allow\n"
+    )
+    assert code == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [("-c", PRINTS), ("-m", "outofcore", "--version")])
+def test_a_reader_that_has_had_enough_is_no_error(command: tuple[str, ...], unbuffered: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert ended(command, unbuffered, write) == ("", 1)
+    finally:
+        os.close(write)
+
+
+def ended(command: tuple[str, ...], unbuffered: str, output: str | int) -> tuple[str, int]:
+    """What a program writes to stderr, and its exit code, if its output goes there."""
+    with open(output, "w", closefd=isinstance(output, str)) as stream:
+        done = subprocess.run(
+            [sys.executable, *command],
+            stdout=stream,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+    return done.stderr, done.returncode

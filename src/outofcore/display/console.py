@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from outofcore.errors import OutOfCoreError
 
@@ -53,20 +54,29 @@ def one_line_errors(*, resumes: bool = True, hint: Callable[[], str] = str) -> I
     try:
         with _stopped_by(_interrupt):
             yield
+            sys.stdout.flush()
     except OutOfCoreError as error:
         _tell(f"{error}{hint()}")
         raise SystemExit(EXIT_MISTAKE) from None
-    except BrokenPipeError:  # the reader of the output closed the pipe
-        raise
     except OSError as error:
-        where = error.filename if error.filename is not None else "a file that the system does not name"
-        _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow{hint()}")
-        raise SystemExit(EXIT_SYSTEM) from None
+        end_by_system(error, hint())
     except KeyboardInterrupt:
         interrupted.clear()
         kept = "; finished work is kept, run the same command to resume" if resumes else ""
         sys.stderr.write(f"stopped{kept}\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def end_by_system(error: OSError, hint: str = "") -> NoReturn:
+    """End a command by what the system refused, in one line; by none if the reader of its output closed the pipe."""
+    try:
+        sys.stdout.flush()
+    except OSError:  # the interpreter would try again when it ends, and print lines of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        where = error.filename if error.filename is not None else "the output, or a file that the system does not name"
+        _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow{hint}")
+    raise SystemExit(EXIT_SYSTEM) from None
 
 
 @contextmanager
