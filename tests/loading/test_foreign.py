@@ -10,9 +10,8 @@ import shutil
 import tracemalloc
 from collections import Counter
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from tests.loading.conftest import MakeStore, flat
+from tests.served import served
 
 ROWS = 1000
 FRAMES = np.random.default_rng(1).normal(size=(ROWS, 6, 4)).astype(np.float32)
@@ -293,7 +293,7 @@ def test_tables_of_very_many_chunks_are_refused_before_they_are_built(tmp_path: 
         tracemalloc.stop()
 
 
-class Served(SimpleHTTPRequestHandler):
+class WholeFiles(SimpleHTTPRequestHandler):
     """Whole files, as any web server sends them; it lists no folder."""
 
     def log_message(self, *words: object) -> None: ...
@@ -301,9 +301,8 @@ class Served(SimpleHTTPRequestHandler):
 
 def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path / "a.zarr", "blosc")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Served, directory=tmp_path)) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/a.zarr"
+    with served(partial(WholeFiles, directory=tmp_path)) as server:
+        address = f"{server}/a.zarr"
         with caplog.at_level(logging.INFO, "outofcore"):
             batches = loader(address, fields=("time",), **SMALL)
             assert sorted(int(time) for batch in batches for time in batch["time"]) == TIMES.tolist()
@@ -313,7 +312,6 @@ def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptu
         assert pickle.loads(pickle.dumps(samples))[[3, 1]]["time"].tolist() == TIMES[[3, 1]].tolist()
         with pytest.raises(StoreError, match="its arrays cannot be listed, so name those to read with fields="):
             loader(address, **SMALL)
-        server.shutdown()
 
 
 def test_info_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

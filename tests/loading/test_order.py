@@ -125,6 +125,6 @@ def test_a_trillion_rows_are_ordered_in_seconds(rows: int, window: Window | None
     for pool in (0, epoch.pools // 2, epoch.pools - 1):
         samples = epoch.samples(pool, 3, 16)
         assert len(samples) <= plain.pool_samples(16)
-        assert len(np.unique(samples)) == len(samples)
+        assert (np.diff(np.sort(samples)) > 0).all()
         assert (samples.min() >= 0) & (samples.max() < plain.positions)
         assert epoch.pool_of(epoch.pool_start(pool)) == pool

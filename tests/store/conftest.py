@@ -95,7 +95,7 @@ def make_store(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """Where an S3 server answers; the test is skipped without the extra ``s3``."""
     from tests.store.object_storage import serve

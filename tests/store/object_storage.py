@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from outofcore.store.connection import kind_of
+from tests.served import served
 
 obstore = pytest.importorskip("obstore", reason="the extra 's3' is not installed")
 S3Store = pytest.importorskip("obstore.store").S3Store
@@ -152,12 +153,5 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", troubles
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(Handler) as address:
+        yield address, troubles

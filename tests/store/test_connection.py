@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from outofcore.store.connection import shown, what_failed, without_secrets
 from outofcore.store.reader import open_store
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.verify import verify
+from tests.served import served
 from tests.store.object_storage import upload
 
 pytestmark = pytest.mark.xdist_group("object storage")
@@ -171,9 +172,8 @@ class Ranges(SimpleHTTPRequestHandler):
 
 def test_a_store_behind_a_web_server_is_sealed_there_too(make_store: Callable[..., Path]) -> None:
     local = make_store()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, directory=str(local.parent))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/{local.name}"
+    with served(partial(Ranges, directory=str(local.parent))) as server:
+        address = f"{server}/{local.name}"
         store, here = open_store(address), open_store(local)
         assert pickle.loads(pickle.dumps(store)).digest == store.digest == here.digest
         np.testing.assert_array_equal(store.rows("train")["move"].read(), here.rows("train")["move"].read())
@@ -183,4 +183,3 @@ def test_a_store_behind_a_web_server_is_sealed_there_too(make_store: Callable[..
         (local / "train/move/c.0").unlink()
         with pytest.raises(DamagedStore, match=r"train/move/c\.0 is missing"):
             open_store(address)
-        server.shutdown()
