@@ -29,7 +29,7 @@ def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monk
         asked.append((engine, address, [file.name for file in files], domain))
         raise ClusterError("enough")
 
-    monkeypatch.setattr("outofcore.conversion.forecast.open_executor", opened)
+    monkeypatch.setattr("outofcore.conversion.estimate.open_executor", opened)
     section = LinesSection(raw=str(tmp_path))
     with pytest.raises(ClusterError):
         plan_domain(Lines(), section, load_machine(), None)

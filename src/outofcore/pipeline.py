@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from outofcore.conversion.assemble import REJECTS_HEADER
+from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.forecast import forecast_conversion
 from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS

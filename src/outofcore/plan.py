@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.forecast import forecast_conversion
+from outofcore.conversion.estimate import Estimate, forecast_conversion
 from outofcore.conversion.journal import NOT_STORED
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain

@@ -1,4 +1,7 @@
-"""Forecast the output of a conversion from a sample of the real input."""
+"""What a conversion will take, known before it writes: bytes on disk, memory and time, from a sample of its input.
+
+The run and the plan call the same function: what a plan says is what the run checks.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from outofcore.conversion.assemble import Assembler
-from outofcore.conversion.executors import in_order
+from outofcore.conversion.executors import in_order, open_executor
+from outofcore.conversion.journal import work_folder
 from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.summary import attributes, counted, doubts, sources
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
-from outofcore.errors import ParamsError
+from outofcore.errors import BudgetError, ParamsError
 from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
+from outofcore.settings.machine import Machine
+from outofcore.settings.sizes import format_bytes
+from outofcore.space.forecast import Need, store_needs
+from outofcore.space.links import Commit
 from outofcore.store.measure import MeasuredStore
+from outofcore.system.peak_memory import MemoryWatch
 
 ENCODERS = 4
 AHEAD = 4
@@ -33,6 +43,13 @@ SAMPLE_UNITS = 12
 SAMPLE_BYTES = 16 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: reading the rest would not pay off.
 SAMPLE_RAW_BYTES = 4 * 2**30
+# Of what only the conversion itself holds: the oracle, audited records, shards that are being finished.
+BEYOND_SAMPLE = 128 << 20
+# Of a key that is remembered to find duplicates, while runs of keys are merged.
+SEEN_KEY_BYTES = 48
+# By which the peak of one sample differs from run to run; a figure that is named has to suffice in the next.
+_VARIES = 32 << 20
+_ROUNDED = 10**7
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,56 @@ class Estimate:
     def audit_rate(self, records: int) -> AuditRate:
         """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer."""
         return AuditRate(max(1, self.sequences // records), max(1, min(self.sequences, self.unusual) // records))
+
+
+@dataclass(frozen=True)
+class ConversionForecast:
+    """What a conversion will take; memory is counted with its workers."""
+
+    estimate: Estimate  # of the store
+    needs: tuple[Need, ...]  # on disk
+    held_bytes: int = 0  # by this process before the sample was converted
+    memory_bytes: int = 0  # beyond these, with as many units in flight as for the sample
+
+    def units_ahead(self, name: str, budget: int, *, refuse: bool) -> int:
+        """How many units may be in flight.
+
+        Raises BudgetError, if it may ``refuse``, where fewer than those of the sample do not fit.
+        """
+        least = self.held_bytes + self.memory_bytes
+        if refuse and least > budget:
+            figure = -(-(least + _VARIES) // _ROUNDED) * _ROUNDED
+            raise BudgetError(
+                f"{name}: memory is {format_bytes(budget)}, and this conversion takes up to {format_bytes(figure)}; "
+                f"set memory in machine.yaml, or OUTOFCORE_MEMORY, to {figure // 10**6}MB, or use fewer workers"
+            )
+        return max(1, AHEAD + (budget - least) // max(1, self.estimate.unit_bytes))
+
+
+def forecast_conversion(
+    domain: Domain,
+    section: Any,
+    files: Sequence[RawFile],
+    store: Path,
+    machine: Machine,
+    commit: Commit | None = None,
+    replaced: int = 0,
+) -> ConversionForecast:
+    """Convert a sample of the input in memory; ``commit`` is DVC's handling of the store, None without DVC.
+
+    ``replaced`` are bytes of an earlier store that are freed before the first write.
+    """
+    executor_of = open_executor(machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name)
+    with MemoryWatch(interval=0.05) as watch, executor_of as executor:
+        held = watch.peak_bytes
+        expected = estimate(domain, section, files, executor)
+    keys = expected.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
+    return ConversionForecast(
+        estimate=expected,
+        needs=store_needs(store, expected.store_bytes, commit, work_folder(store, machine.scratch), replaced),
+        held_bytes=held,
+        memory_bytes=watch.peak_bytes - held + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys,
+    )
 
 
 def estimate(

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.conversion.estimate import AHEAD, Estimate
-from outofcore.conversion.forecast import ConversionForecast
+from outofcore.conversion.estimate import AHEAD, ConversionForecast, Estimate
 from outofcore.errors import BudgetError
 
 MB = 10**6
