@@ -15,6 +15,7 @@ import torch
 import outofcore
 from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.loader import loader
 from outofcore.loading.sequences import SequenceColumns
 from outofcore.store.reader import open_store
@@ -67,7 +68,9 @@ class LabelledOnDevice(Labelled):
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, tmp_path: Path, window: str) -> None:
+def test_a_reading_takes_columns_as_if_each_row_had_them(
+    make_store: MakeStore, tmp_path: Path, window: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = [make_store(), write_store(tmp_path / "more.zarr", [40, 0, 7, 200, 90], first=10_000)]
     lengths = [open_store(path).sequences("train")["length"].read() for path in paths]
     labels = [open_store(path).sequences("train")["label"].read() for path in paths]
@@ -77,9 +80,11 @@ def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, 
     batches = [
         *loader(paths, "train", 50, tensors=Labelled(), residency="streamed", pool_blocks=4, **shared),
         *loader(paths, "train", 50, tensors=Labelled(), residency="device", **shared),
-        *loader(paths, "train", 50, tensors=LabelledOnDevice(), residency="device", **shared),
         ZarrDataset(paths, tensors=Labelled(), **shared)[::17],
     ]
+    monkeypatch.setattr(DeviceStream, "has_memory", True)  # as if the processor were an accelerator
+    for tensors in (Labelled(), LabelledOnDevice()):
+        batches += loader(paths, "train", 50, tensors=tensors, residency="device", device="cpu", **shared)
     for batch in batches:
         assert batch["taken"].flatten().tolist() == [known[row] for row in batch["id"].flatten().tolist()]
         assert batch["sequence"].shape == batch["id"].shape[:1]

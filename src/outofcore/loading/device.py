@@ -24,11 +24,11 @@ from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.settings.sizes import format_bytes
-from outofcore.store.array import Array
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))
 STAGED_BYTES = 1 << 20  # of chunks that wait in pinned memory for their copy to a device, for each thread
+GATHERED_ROWS = 1 << 14  # whose places are computed together where the processor is the device
 SMALL_BYTES = 16 << 10  # a smaller piece of a group is copied, which is fast, and does not hold the group
 
 
@@ -78,6 +78,11 @@ class DeviceStream:
         if device is not None and device.type in _WITH_STREAMS:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types here
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether the device has memory of its own; the processor has not."""
+        return self._stream is not None or (self.device is not None and self.device.type != "cpu")
+
     @contextmanager
     def queue(self) -> Iterator[None]:
         """Queue what this thread does on the device after what the loader did; raises BudgetError if out of memory."""
@@ -92,9 +97,7 @@ class DeviceStream:
 
     def send(self, batch: Mapping[str, torch.Tensor]) -> Batch:
         """Start copying tensors to the device, from pinned memory where it has streams; inside :meth:`queue`."""
-        if self.device is None or (self.device.type == "cpu" and self._stream is None):
-            return dict(batch)
-        return {name: self._copy(tensor) for name, tensor in batch.items()}
+        return {name: self._copy(tensor) for name, tensor in batch.items()} if self.has_memory else dict(batch)
 
     def finish(self) -> Any:
         """An event of all that was queued so far, once it is done; inside :meth:`queue`."""
@@ -141,9 +144,12 @@ def _split(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
 
 
 class OnDevice(Residency):
-    """Rows of the whole split as tensors on a device, gathered there: after the first epoch nothing is transferred."""
+    """Rows of the whole split as tensors on a device, gathered there: after the first epoch nothing is transferred.
 
-    name, forecast, on_device = "device", "mapped", True
+    The processor as a device makes batches as other residencies do, in memory that is used again.
+    """
+
+    name, forecast = "device", "mapped"
 
     @classmethod
     def suits(cls, needs: MemoryEstimate, budget: int) -> str:
@@ -168,10 +174,12 @@ class OnDevice(Residency):
 
     def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
         super().__init__(split, plan, stream, recyclers)
-        self.device = stream.device or torch.device("cpu")
+        self.device, self.on_device = stream.device or torch.device("cpu"), stream.has_memory
         self._tensors: dict[str, torch.Tensor] = {}
 
     def allocate(self, count: int) -> BatchBuffer:
+        if not self.on_device:
+            return super().allocate(count)
         window = (self.length,) if self.length > 1 else ()
         with self.stream.queue():
             return BatchBuffer(
@@ -182,6 +190,11 @@ class OnDevice(Residency):
             )
 
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
+        slab = len(first) if self.on_device else max(1, GATHERED_ROWS // self.length)
+        for start in range(0, len(first), slab or 1):
+            self._gather(first[start : start + slab], buffer, at + start)
+
+    def _gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
         with self.stream.queue():
             rows = first if self.packs is None else self.packs.rows(first).reshape(-1)
             places = torch.from_numpy(rows).to(self.device)
@@ -190,7 +203,8 @@ class OnDevice(Residency):
                 origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
                 places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)
             for name, tensor in self._tensors.items():
-                out = buffer.arrays[name][at : at + len(first)]
+                array = buffer.arrays[name][at : at + len(first)]
+                out = torch.from_numpy(array.view(_signed(array.dtype))) if isinstance(array, np.ndarray) else array
                 torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
     def _reserve(self, chunks: Ints) -> Ints:
@@ -198,7 +212,9 @@ class OnDevice(Residency):
             with self.stream.queue():
                 self._tensors = {  # all of them, or none if there is no room
                     name: torch.empty(
-                        (self.chunks * self.chunk_rows, *array.shape[1:]), dtype=_dtype(array), device=self.device
+                        (self.chunks * self.chunk_rows, *array.shape[1:]),
+                        dtype=_of_torch(_signed(array.dtype)),
+                        device=self.device,
                     )
                     for name, array in self.fields.items()
                 }
@@ -212,22 +228,23 @@ class OnDevice(Residency):
 
     def _load(self, chunks: Ints) -> int:
         """Decode chunks, and copy them to the device."""
-        staged = [
-            torch.empty(
-                (len(chunks), self.chunk_rows, *array.shape[1:]),
-                dtype=_dtype(array),
-                pin_memory=self.device.type == "cuda",
-            )
-            for array in self.fields.values()
-        ]
-        decoded = [each.numpy().view(array.dtype) for each, array in zip(staged, self.fields.values(), strict=True)]
+        staged = [self._staging(name, len(chunks)) for name in self.fields]
+        decoded = [tensor.numpy().view(array.dtype) for tensor, array in zip(staged, self.fields.values(), strict=True)]
         read = self._decode(chunks, decoded, np.arange(len(chunks)))
         with self.stream.queue():
             places = torch.from_numpy(chunks).to(self.device)
-            for tensor, each in zip(self._tensors.values(), staged, strict=True):
-                sent = each.to(self.device, non_blocking=True)
-                tensor.view(self.chunks, self.chunk_rows, *each.shape[2:]).index_copy_(0, places, sent)
+            for tensor, rows in zip(self._tensors.values(), staged, strict=True):
+                sent = rows.to(self.device, non_blocking=True)
+                tensor.view(self.chunks, self.chunk_rows, *rows.shape[2:]).index_copy_(0, places, sent)
         return read
+
+    def _staging(self, name: str, chunks: int) -> torch.Tensor:
+        """Memory for so many chunks of a field: pinned where the device has streams, else used again."""
+        array = self.fields[name]
+        shape, dtype = (chunks, self.chunk_rows, *array.shape[1:]), _signed(array.dtype)
+        if self.device.type in _WITH_STREAMS:
+            return torch.empty(shape, dtype=_of_torch(dtype), pin_memory=self.device.type == "cuda")
+        return torch.from_numpy(self.recyclers[f"staged {name}"].empty(shape, dtype))
 
 
 def _split_bytes(needs: MemoryEstimate) -> int:
@@ -235,7 +252,10 @@ def _split_bytes(needs: MemoryEstimate) -> int:
     return (needs.chunks + needs.unused) * needs.chunk
 
 
-def _dtype(array: Array) -> torch.dtype:
+def _signed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of a field's tensor: unsigned words become signed ones, which every device can gather."""
-    signed = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}
-    return torch.from_numpy(np.empty(0, signed.get(array.dtype.name, array.dtype))).dtype
+    return np.dtype({"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}.get(dtype.name, dtype))
+
+
+def _of_torch(dtype: np.dtype[Any]) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, dtype)).dtype

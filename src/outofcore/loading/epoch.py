@@ -267,19 +267,18 @@ class SplitEpoch:
 
     def _tensors(self, gathered: _Gathered, draws: Draws) -> dict[str, torch.Tensor]:
         reading, rows = self._split.reading, gathered.buffer.arrays
-        if not self._residency.on_device:
+        if self._residency.on_device:
+            if isinstance(reading, DeviceReading):
+                return reading.on_device(with_columns(rows, self._split.columns.of_rows(gathered.first)), draws)
+            rows = self._to_host(rows)
 
-            def make(own: slice) -> dict[str, torch.Tensor]:
-                some = {name: array[own] for name, array in rows.items()}
-                return reading({**some, **self._split.columns.of_rows(gathered.first[own])}, draws[own])
+        def make(own: slice) -> dict[str, torch.Tensor]:
+            some = {name: array[own] for name, array in rows.items()}
+            return reading({**some, **self._split.columns.of_rows(gathered.first[own])}, draws[own])
 
-            if not self._slab:
-                return make(slice(None))
-            return joined_slabs(make, len(gathered.first), self._slab, self._recyclers)
-        columns = self._split.columns.of_rows(gathered.first)
-        if isinstance(reading, DeviceReading):
-            return reading.on_device(with_columns(rows, columns), draws)
-        return reading(self._to_host(rows) | columns, draws)
+        if not self._slab:
+            return make(slice(None))
+        return joined_slabs(make, len(gathered.first), self._slab, self._recyclers)
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
         return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}
