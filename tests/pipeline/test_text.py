@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,18 +28,26 @@ SMALL = {"max_steps": 6, "preset": "test", "sample_tokens": 4}
 STEPS = 24  # fewer than the text has, and enough to be stopped midway
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after ``dvc repro train@text`` with few steps, committed; tests copy it."""
-    project = copy_project(tmp_path_factory.mktemp("pipeline") / "text")
+def made(folder: Path, mode: str) -> tuple[Project, str]:
+    """The project after ``dvc repro train@text`` with few steps, committed, and what that printed; tests copy it."""
+    project = copy_project(folder / "text")
     params = yaml.safe_load(project.read("params.yaml"))
+    params["text"]["mode"] = mode
     params["text"]["train"] |= SMALL | {"val_examples": 64}
     params["text"]["stream"] |= {"max_examples": 400, "shuffle_windows": 512}
+    if mode == "stream":
+        params["text"]["train"]["max_steps"] = STEPS
     (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
-    project.dvc("repro", "train@text")
+    told = project.dvc("repro", "train@text")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "ran")
-    return project
+    return project, told
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """With a store."""
+    return made(tmp_path_factory.mktemp("pipeline"), "store")[0]
 
 
 @pytest.fixture
@@ -46,11 +57,11 @@ def project(trained: Project, tmp_path: Path) -> Project:
 
 
 @pytest.fixture(scope="module")
-def streamed(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
-    """A copy after an experiment in mode stream, where no store stands, and what it printed; tests copy it."""
-    project = copy(trained, tmp_path_factory.mktemp("streamed") / "text")
-    shutil.rmtree(project.folder / "data" / "stores")
-    return project, train_in(project, "stream")
+def streamed(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Without one."""
+    project, told = made(tmp_path_factory.mktemp("streamed"), "stream")
+    assert ran(told) == {"sample@text", "check@text", "tokenizer", "convert@text", "train@text"}
+    return project
 
 
 def copy(project: Project, folder: Path) -> Project:
@@ -68,18 +79,18 @@ def ran(told: str) -> set[str]:
     return {line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage '")}
 
 
-def set_param(project: Project, section: str, table: str, key: str, value: object) -> None:
-    """Change a setting as a user does, in an editor."""
+def set_param(project: Project, *path: Any) -> None:
+    """Change a setting of text, given by its keys, to the last value, as a user does, in an editor."""
+    *tables, key, value = path
     params = yaml.safe_load(project.read("params.yaml"))
-    assert params[section][table][key] != value
-    params[section][table][key] = value
+    table = reduce(getitem, tables, params["text"])
+    assert table[key] != value
+    table[key] = value
     (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
 
 
-def test_a_model_is_trained_straight_from_raw_text(streamed: tuple[Project, str], tmp_path: Path) -> None:
-    trained, told = streamed
-    project = copy(trained, tmp_path / "text")
-    assert ran(told) == {"check@text", "convert@text", "train@text"}
+def test_a_model_is_trained_straight_from_raw_text(streamed: Project, tmp_path: Path) -> None:
+    project = copy(streamed, tmp_path / "text")
     assert not (project.folder / "data" / "stores" / "text.zarr").exists()
     catalogue = open_store(project.folder / "data" / "streams" / "text.zarr")
     assert sum(len(catalogue.rows(split)) for split in catalogue.splits) == 0
@@ -94,15 +105,19 @@ def test_a_model_is_trained_straight_from_raw_text(streamed: tuple[Project, str]
 
     assert ran(project.dvc("repro", "train@text")) == set()
     # What a store would be made with is checked and changes nothing; what the stream is made of does.
-    for table, key, value, expected in (
+    for *keys, value, expected in (
         ("store", "codec", "lz4", {"check@text"}),
         ("stream", "shuffle_windows", 300, {"check@text", "convert@text"}),
         ("train", "learning_rate", 0.02, {"check@text", "train@text"}),
     ):
         before = project.read("params.yaml")
-        set_param(project, "text", table, key, value)
-        assert ran(project.dvc("repro", "--dry", "train@text")) == expected, key
+        set_param(project, *keys, value)
+        assert ran(project.dvc("repro", "--dry", "train@text")) == expected, keys
         (project.folder / "params.yaml").write_text(before)
+    set_param(project, "mode", "store")
+    assert ran(project.dvc("repro", "--dry", "convert@text")) == {"check@text", "convert@text"}
+    assert "train@text" in json.loads(project.dvc("status", "--json", "train@text"))
+    (project.folder / "params.yaml").write_text(before)
     letter = (raw / "letter1.txt").read_text()
     (raw / "letter1.txt").unlink()  # it may be a hard link into the cache
     (raw / "letter1.txt").write_text(f"{letter}And one more line.\n")
@@ -146,7 +161,7 @@ def test_a_text_that_is_added_is_converted_alone_with_the_same_tokenizer(project
     project.run("outofcore", "init", ".")
     assert "tokenizer.kind: with several paths in raw, expected file" in project.dvc("repro", "convert-text", code=255)
     shutil.copy(project.folder / "data/tokenizers/text.json", project.folder / GIVEN / "tokenizer.json")
-    set_param(project, "text", "tokenizer", "kind", "file")
+    set_param(project, "tokenizer", "kind", "file")
     assert ran(project.dvc("repro", "convert-text")) == {"check@text", "tokenizer", "convert-text@first"}
     set_raw(names)
     told = project.dvc("repro", "evaluate@text")
@@ -157,9 +172,9 @@ def test_a_text_that_is_added_is_converted_alone_with_the_same_tokenizer(project
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["store", "stream"])
 def test_a_training_that_is_stopped_goes_on_with_the_next_batch(
-    trained: Project, streamed: tuple[Project, str], tmp_path: Path, mode: str
+    trained: Project, streamed: Project, tmp_path: Path, mode: str
 ) -> None:
-    project = copy(streamed[0] if mode == "stream" else trained, tmp_path / "text")
+    project = copy(streamed if mode == "stream" else trained, tmp_path / "text")
     if mode == "store":
         train_in(project, mode)
     whole = weights(project)
