@@ -6,7 +6,9 @@ import ctypes
 import errno
 import os
 import pickle
+import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,12 +30,13 @@ from outofcore.errors import BudgetError, DamagedStore, ParamsError
 from outofcore.loading.loader import loader
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store import remote_cache
-from outofcore.store.files import IN_MEMORY, Ranges
+from outofcore.store.files import IN_MEMORY, Ranges, read_checked
 from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.remote_cache import CachedFiles
 from outofcore.store.schema import Layout
 from outofcore.store.verify import verify
+from tests.pipeline.power_loss import CALLS, Recorded, disk_after
 from tests.store.object_storage import Troubles, put_objects, serve_badly, upload
 
 pytestmark = pytest.mark.xdist_group("object storage")
@@ -290,6 +293,28 @@ def test_it_grows_to_its_limit_and_says_so_once(
         assert 50_000 < pieces.stat().st_blocks * 512 <= 100_000
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_power_loss_leaves_a_cache_that_is_read_right(
+    make_store: Callable[..., Path], endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pieces and marks nothing is synced: any of them may be there or not, and so may names."""
+    local, disk, dice = make_store(batches=GAMES[:3], layout=LAYOUT), tmp_path / "disk", random.Random(1)
+    url = upload(local, endpoint, local.parent.name)
+    disk.mkdir()
+    monkeypatch.setenv("OUTOFCORE_S3_CACHE", str(disk / "cache"))
+    monkeypatch.setenv("OUTOFCORE_DISK_RESERVE", "0")
+    monkeypatch.setattr("outofcore.store.remote_cache.PIECE", 4096)
+    recorded = Recorded(str(disk))
+    trace = ["strace", "-f", "-y", "-xx", "-s", "100000000", "-e", f"trace={CALLS}", "-o", str(tmp_path / "trace")]
+    subprocess.run([*trace, sys.executable, "-c", READER, url, str(tmp_path)], input=b"\n", check=True)
+    recorded.read((tmp_path / "trace").read_text().splitlines())
+    assert {event.kind for event in recorded.events} == {"mkdir", "create", "sync", "write"}
+    for stop in range(len(recorded.events) + 1):
+        disk_after(recorded, stop, dice)
+        assert_rows(open_store(url), local)
+        assert_rows(open_store(url), local)
+
+
 @pytest.mark.parametrize("fails", ["pwrite", "mkdir", "reserve"])
 def test_a_disk_that_is_full_ends_the_keeping_and_not_the_reading(
     fails: str,
@@ -379,6 +404,28 @@ def test_a_piece_that_was_damaged_is_fetched_again_once(
     with pytest.raises(DamagedStore, match="field train/move"):
         store.rows("train")["move"].read()
     assert shards(troubles) == 1
+
+
+def test_a_damaged_piece_of_two_chunks_is_fetched_again_by_both_threads(
+    folder: Path, local: Path, watched: tuple[str, Troubles]
+) -> None:
+    """Also by the one that finds the damage while the other has dropped the piece and not yet fetched it."""
+    url, _ = watched
+    files, name = cached_files(open_store(url)), "train/move/c.0"
+    whole = (local / name).read_bytes()
+    assert files.read(name, 0, 100) == whole[:100]
+    (kept,) = folder.glob("*.pieces")
+    content = bytearray(kept.read_bytes())
+    content[content.index(whole[:4096])] ^= 1
+    kept.write_bytes(content)
+
+    def check(found: bytes) -> bytes:
+        if found != whole[:100]:
+            files.drop(name, 50, 100)  # as the other thread does
+            raise DamagedStore("a checksum does not match")
+        return found
+
+    assert read_checked(files, name, 0, 100, check) == whole[:100]
 
 
 def test_another_store_at_the_address_is_read_anew(

@@ -89,7 +89,7 @@ class Files(ABC):
             work(item)
 
     def drop(self, name: str, offset: int, length: int) -> bool:
-        """Forget the copy on this machine of a range; whether there was one."""
+        """Forget the copy on this machine of a range; whether one may have been read."""
         del name, offset, length
         return False
 

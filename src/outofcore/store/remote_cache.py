@@ -26,13 +26,14 @@ from stat import S_ISREG
 import numpy as np
 
 from outofcore.display.console import visible
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.settings.machine import load_machine
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.files import IN_MEMORY, Listed, RangeReader, Ranges
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.seal import Seal
 from outofcore.system.descriptors import Descriptor
+from outofcore.system.durable import sync_folder
 
 PIECE = 256 << 10
 RUN = 4  # most pieces of a request
@@ -79,6 +80,7 @@ class CachedFiles(RemoteFiles):
             self._folder.mkdir(parents=True, exist_ok=True)
             if not _names(self._folder):
                 (self._folder / MARKER).touch()
+                sync_folder(self._folder)  # before there is a store, which without it would be somebody else's file
             self._file = Descriptor(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             os.pwrite(self._file.number, b"\0", self._begin - 1)  # what another process has written is not cut
             self._map = mmap.mmap(self._file.number, self._begin, access=mmap.ACCESS_READ)
@@ -116,13 +118,12 @@ class CachedFiles(RemoteFiles):
         return found
 
     def drop(self, name: str, offset: int, length: int) -> bool:
-        if name not in self._first:
-            return False
-        first, stop = self._span(name, offset, length)
-        there = 1 in self._map[first:stop]
-        with self._ending():
-            os.pwrite(self._file.number, bytes(stop - first), first)
-        return there
+        """The same; a copy that another thread has dropped since it was read counts, too."""
+        if name in self._first:
+            first, stop = self._span(name, offset, length)
+            with self._ending():
+                os.pwrite(self._file.number, bytes(stop - first), first)
+        return name in self._first
 
     def _place(self, name: str) -> int:
         """Offset of an object in the file."""
@@ -195,8 +196,8 @@ class CachedFiles(RemoteFiles):
         """End the caching, not the reading, where the system refuses it."""
         try:
             yield
-        except OSError as error:
-            self._end(f"cannot be used ({error.strerror})")
+        except (OSError, StoreError) as error:
+            self._end(f"cannot be used ({getattr(error, 'strerror', error)})")
 
     def _end(self, why: str) -> None:
         with _CHANGED:
