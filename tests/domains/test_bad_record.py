@@ -39,7 +39,7 @@ class Breaking:
 def test_a_record_that_breaks_the_reader_is_one_reject(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = kind_of(name, tmp_path)
+    kind = kind_of(name)
     section, raw, dice = section_of(kind, tmp_path), tmp_path / "raw", random.Random(name)
     raw.mkdir(exist_ok=True)
     if name == "parquet":

@@ -69,7 +69,7 @@ def convert(kind: Kind, section: Any, raw: Path, out: Path, stop: int | None = N
 def test_files_that_share_a_unit_are_read_each_by_itself(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = kind_of(name, tmp_path)
+    kind = kind_of(name)
     section = section_of(kind, tmp_path)
     raw = tmp_path / "raw"
     raw.mkdir(exist_ok=True)

@@ -17,9 +17,9 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,12 @@ class Kind:
     change: Callable[[bytes, random.Random], bytes] | None = None
 
 
-def kind_of(name: str, folder: Path) -> Kind:
-    """The kind of that name; ``folder`` is for what its making needs."""
+def kind_of(name: str) -> Kind:
+    """The kind of that name."""
     if name in {"pgn", "sgf", "txt", "jsonl"}:
         domain = {"pgn": "chess", "sgf": "go"}.get(name, "text")
         words = {"pgn": PGN, "sgf": SGF}.get(name, TEXT)
-        return Kind(domain, f".{name}", words, [*_sampled(domain, f".{name}", folder), *_real(f".{name}")])
+        return Kind(domain, f".{name}", words, [*_sampled(domain, f".{name}"), *_real(f".{name}")])
     if name == "parquet":
         return Kind("text", ".parquet", PARQUET, [_parquet(number) for number in range(4)])
     generators = [np.random.default_rng(number) for number in range(6)]
@@ -125,19 +125,26 @@ def kind_of(name: str, folder: Path) -> Kind:
 KINDS = ("pgn", "sgf", "txt", "jsonl", "parquet", "hdf5", "hdf5_clocks", "nwb", "npz")
 
 
-def _sampled(domain: str, suffix: str, folder: Path) -> list[bytes]:
-    """Beginnings of the files of a domain's own samples."""
-    found = []
+@cache
+def _sampled(domain: str, suffix: str) -> tuple[bytes, ...]:
+    """Pieces of the files of a domain's own samples, each of which begins like its file."""
+    found: list[bytes] = []
     for seed in range(1, 9):
-        place = folder / f"sample{seed}{suffix}"
-        place.mkdir()
-        get_domain(domain).sample(place, np.random.default_rng(seed))
-        for file in find_files(place, "**/*", (suffix,), section=domain):
-            for member in file.members((suffix,)):
-                found.append(member.stream.read(12_000))
-                if len(found) == 40:
-                    return found
-    return found
+        with tempfile.TemporaryDirectory() as folder:
+            get_domain(domain).sample(Path(folder), np.random.default_rng(seed))
+            for file in find_files(folder, "**/*", (suffix,), section=domain):
+                for member in file.members((suffix,)):
+                    found += _pieces(member.stream.read())
+        if len(found) >= 40:
+            break
+    return tuple(found[:40])
+
+
+def _pieces(content: bytes, size: int = 12_000) -> Iterator[bytes]:
+    at = 0
+    while at >= 0:
+        yield content[at : at + size]
+        at = content.find(content[:6], at + size)
 
 
 def _real(suffix: str) -> list[bytes]:
@@ -273,7 +280,7 @@ def run(name: str, first: int, count: int, seconds: float) -> dict[str, Any]:
     wrong: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="hostile") as temporary:
         folder = Path(temporary)
-        kind = kind_of(name, folder)
+        kind = kind_of(name)
         domain, section = get_domain(kind.domain), section_of(kind, folder)
         usual = 0
         slowest = 0.0
