@@ -164,6 +164,16 @@ def test_what_waits_for_a_device_is_counted() -> None:
             choose(kind, [replace(NEEDS, **small, device=True)], budget - 1, device and torch.device(device))
 
 
+def test_only_a_loader_reserves_memory_of_a_device() -> None:
+    """A choice that is compared with another takes no room from it."""
+    cuda = torch.device("cuda")
+    needs = [replace(NEEDS, device=True)]
+    plans = choose("device", needs, PLENTY, cuda)
+    assert chosen("auto", PLENTY, DEVICE, "cuda").kind == "device"
+    plans = [plan.reserved(cuda) for plan in plans]
+    assert chosen("auto", PLENTY, DEVICE, "cuda").kind == "ram"
+
+
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
     parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
     budget = sum(each.streamed for each in parts) + 60 * CHUNK

@@ -344,7 +344,7 @@ def loader(
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
-        SplitReader(*pair, seed, plan, stream, recyclers, sample.slab)
+        SplitReader(*pair, seed, plan.reserved(device_named), stream, recyclers, sample.slab)
         for pair, plan, sample in zip(pairs, plans, samples, strict=True)
     ]
     return Loader(

@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from outofcore.loading.batch_memory import Recyclers
+from outofcore.loading.device import DeviceStream, Reservation, reserve
 from outofcore.loading.gather import BatchBuffer, gather
 from outofcore.loading.memory import InFlight, Ledger, MemoryEstimate, piece_chunks, prove
 from outofcore.loading.split import Split
@@ -25,9 +26,6 @@ from outofcore.loading.windows import touched
 from outofcore.ndarrays import Ints
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.bulk import read_chunks
-
-if TYPE_CHECKING:
-    from outofcore.loading.device import DeviceStream, Reservation
 
 Work = Callable[[], None]
 
@@ -42,12 +40,17 @@ class ResidencyPlan:
     reason: str  # one line for the user
     pool_slots: int = 0  # for chunks of pools, or on their way to a device
     pinned_chunks: int = 0  # that stay
-    reservation: Reservation | None = None  # of the device that holds the rows
+    device_bytes: int = 0  # of an accelerator that holds the rows
+    reservation: Reservation | None = None  # of these
 
     @property
     def host_chunks(self) -> int:
         """Chunks in host memory."""
         return self.pool_slots + self.pinned_chunks
+
+    def reserved(self, device: torch.device | None) -> ResidencyPlan:
+        """The same, with the memory of the device reserved."""
+        return replace(self, reservation=reserve(device, self.device_bytes)) if device and self.device_bytes else self
 
     def open(self, split: Split, stream: DeviceStream, recyclers: Recyclers) -> Residency:
         """The residency, still empty."""

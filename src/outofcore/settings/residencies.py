@@ -10,7 +10,7 @@ from typing import Literal
 ResidencyName = Literal["auto", "device", "ram", "mapped", "hybrid", "streamed"]
 
 RESIDENCIES = {
-    "device": "outofcore.loading.device:OnDevice",
+    "device": "outofcore.loading.on_device:OnDevice",
     "ram": "outofcore.loading.chunk_cache:Ram",
     "mapped": "outofcore.loading.mapped:Mapped",
     "hybrid": "outofcore.loading.chunk_cache:Hybrid",
