@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -22,10 +23,11 @@ import torch
 import outofcore
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.registry import get_domain
-from outofcore.errors import ParamsError, RawInputError, StateError
+from outofcore.errors import ParamsError, RawInputError, SpaceError, StateError
 from outofcore.store.reader import open_store
 from tests.domains.chess.positions import stored_move
 from tests.samples import ROOT
+from tests.store.faults import Faults
 from tests.trained import DOMAINS, GAMES, copy_trained, write_random
 
 pytestmark = pytest.mark.xdist_group("report")
@@ -304,6 +306,32 @@ def test_rows_that_nobody_reads_leave_nothing_behind(project: Path, elsewhere: P
     next(predictions)
     model.predict("game.pgn")
     assert not predictions.figures
+
+
+def test_a_disk_that_fills_up_keeps_nothing_and_says_so(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere / "a.pgn").write_text(GAMES)
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
+    temporary = Path(tempfile.gettempdir())
+
+    def same_name(prefix: str) -> str:
+        (temporary / f"{prefix}here").mkdir()
+        return str(temporary / f"{prefix}here")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", same_name)
+
+    def predict(faults: Faults) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            faults.install(patch)
+            list(model.predict(elsewhere / "a.pgn"))
+
+    predict(recorded := Faults(temporary))
+    for end in ("outofcore-work", "seal.json", "rejects.csv.part", "train/zarr.json"):
+        step = next(each for each in recorded.steps if each[0] == "open" and each[1].endswith(end))
+        with pytest.raises(SpaceError, match=r"^[^\n]*: it is full, .*; make room there, or set TMPDIR to a folder"):
+            predict(Faults(temporary, step, errno.ENOSPC))
+        assert list(temporary.iterdir()) == []
 
 
 def test_what_cannot_be_read_at_all_is_one_line(project: Path, elsewhere: Path) -> None:

@@ -10,12 +10,17 @@ import pytest
 import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ClusterError, ParamsError
-from outofcore.plan import plan_domain, plan_run
+from outofcore.plan import DomainPlan, plan_domain, plan_run
 from outofcore.settings.machine import load_machine
 from tests.conversion.lines import Lines, LinesSection
 
 MOVES = "".join(f";{'BW'[n % 2]}[{chr(97 + n % 19)}{chr(97 + n // 19)}]" for n in range(60))
 GAME = f"(;GM[1]SZ[19]PB[a]PW[b]RE[B+R]KM[6.5]{MOVES})"
+
+
+def planned_here(name: str, given: dict[str, Any], folder: Path) -> DomainPlan:
+    domain = get_domain(name)
+    return plan_domain(domain, domain.section.model_validate(given), folder / "store.zarr", load_machine())
 
 
 def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +37,7 @@ def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monk
     monkeypatch.setattr("outofcore.conversion.estimate.open_executor", opened)
     section = LinesSection(raw=str(tmp_path))
     with pytest.raises(ClusterError):
-        plan_domain(Lines(), section, load_machine(), None)
+        plan_domain(Lines(), section, tmp_path / "store.zarr", load_machine())
     assert asked == [("dask", "tcp://10.0.0.1:8786", ["a.txt"], "lines")]
 
 
@@ -46,7 +51,7 @@ def test_players_of_a_batch_that_are_not_there_are_refused(tmp_path: Path, playe
         (tmp_path / f"{owner}.sgf").write_text("\n".join(games))
     train = {"task": "style", "min_games": 5, "players_per_batch": players}
     given = {"raw": str(tmp_path), "splits": {"val": 0.3}, "train": train}
-    planned = plan_domain(get_domain("go"), get_domain("go").section.model_validate(given), load_machine(), None)
+    planned = planned_here("go", given, tmp_path)
     told = "go.train.players_per_batch: expected at most 3, the players in the train split with games long enough"
     assert planned.estimate.refused.partition(", got")[0] == (told if players == 4 else "")
     assert plan_run([planned], load_machine()).runs == (players < 4)
@@ -58,7 +63,7 @@ def test_a_text_without_documents_to_validate_on_is_refused(tmp_path: Path, sepa
     outofcore.train_tokenizer(tmp_path / "a.txt", tmp_path / "tokenizer.json", vocab_size=300)
     given = {"raw": str(tmp_path / "a.txt"), "source": {"separator": separator}, "splits": {"val": 0.2}}
     given["tokenizer"] = {"path": str(tmp_path / "tokenizer.json")}
-    planned = plan_domain(get_domain("text"), get_domain("text").section.model_validate(given), load_machine(), None)
+    planned = planned_here("text", given, tmp_path)
     told = "text: training needs a document in the val split, which has none: convert more, divide one by text.source."
     assert planned.estimate.refused.startswith(told) == (separator is None)
     assert plan_run([planned], load_machine()).runs == (separator is not None)
@@ -89,4 +94,4 @@ def test_ranks_that_training_refuses_are_refused(
         settings = {**settings, "tokenizer": {"path": str(tmp_path / "tokenizer.json")}}
     section = get_domain(domain).section.model_validate({"raw": str(tmp_path / name), **settings})
     with pytest.raises(ParamsError, match=told):
-        plan_domain(get_domain(domain), section, load_machine(), None, ranks=4)
+        plan_domain(get_domain(domain), section, tmp_path / "store.zarr", load_machine(), ranks=4)

@@ -193,10 +193,11 @@ def plan(
         if raw is None and setting:
             raise ParamsError("-S: expected DOMAIN and RAW with it; the settings of a project are in its params file")
         with large_imports():
-            from outofcore.pipeline import raw_settings
+            from outofcore.pipeline import place_of, raw_settings
             from outofcore.plan import plan_domain, plan_run
             from outofcore.project.create import misread
             from outofcore.project.locked import refuse_earlier_tokenizer
+            from outofcore.space.links import commit_of
 
         if domains and raw is not None:
             given, cache = given_settings(setting or [], domains[:1]), None
@@ -216,7 +217,10 @@ def plan(
             planned = []
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
-                planned.append(plan_domain(get_domain(name), section, machine, cache, ranks, store=store, sizes=sizes))
+                domain = get_domain(name)
+                place = store or place_of(domain, section)
+                commit = commit_of(place, cache) if cache else None
+                planned.append(plan_domain(domain, section, place, machine, commit, ranks=ranks, sizes=sizes))
         found = plan_run(planned, machine, experiments)
         _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
         if not found.runs:

@@ -8,6 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from outofcore import __version__
 from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
 from outofcore.domains.reading import Reading, reading_for
 from outofcore.domains.registry import get_domain
@@ -37,6 +37,7 @@ STORE = "store.zarr"
 BATCH = 256
 MOST_REJECTS = 1000
 """Most records left out that are held; all are counted."""
+KEPT_NOTHING = "make room there, or set TMPDIR to a folder on another disk, and run the same command again"
 _DIGITS = 6
 
 
@@ -96,8 +97,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         task.load_state_dict(content["model"])
     except (ValidationError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise StateError(
-            f"{file}: expected a model of outofcore {__version__}, got one of {version} that does not fit it; install "
-            "that version, or train again"
+            f"{file}: expected a model of outofcore {metadata.version('outofcore')}, got one of {version} that does "
+            "not fit it; install that version, or train again"
         ) from error
     return Model(domain, section, attributes, tuple(parts) or ("",), task.to(place).eval())
 
@@ -223,7 +224,7 @@ class Model:
         """Convert into a store of one split in a folder; returns the first rejected records, and all by reason."""
         rejects, machine = folder / "rejects.csv", replace(load_machine(), engine="threads", scratch=None)
         try:
-            convert_to_folder(self.domain, section, folder / STORE, rejects, machine)
+            convert_to_folder(self.domain, section, folder / STORE, rejects, machine, kept=KEPT_NOTHING)
         except RawInputError as error:
             first, counts = _rejected(rejects)
             if first:

@@ -29,7 +29,7 @@ from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, by_ending, endings
 from outofcore.settings.machine import Machine, load_machine
-from outofcore.space.guard import Guard
+from outofcore.space.guard import KEPT_SHARDS, Guard
 from outofcore.space.links import Commit
 from outofcore.store.connection import is_address, shown
 from outofcore.store.joined import JoinedStore, check_stores
@@ -128,11 +128,17 @@ def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]
 
 
 def convert_to_folder(
-    domain: Domain, section: Any, store: Path, rejects: Path, machine: Machine, commit: Commit | None = None
+    domain: Domain,
+    section: Any,
+    store: Path,
+    rejects: Path,
+    machine: Machine,
+    commit: Commit | None = None,
+    kept: str = KEPT_SHARDS,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store.
 
-    Search, forecast, check the disk, convert.
+    Search, forecast, check the disk, convert. ``kept`` is what an error says of a disk that fills up midway.
     """
     found = search_raw(domain, section)
     started = time.monotonic()
@@ -140,7 +146,7 @@ def convert_to_folder(
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
         forecast = forecast_conversion(domain, section, found.files, store, machine, commit)
     report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
-    guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
+    guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve, kept)
     before = guard.require(forecast.needs)
     ahead = forecast.units_ahead(domain.name, machine.memory, refuse="memory" in machine.stated)
     with MemoryWatch(interval=0.25) as memory, guard.writing(work_folder(store, machine.scratch)):

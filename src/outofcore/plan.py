@@ -8,26 +8,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outofcore.conversion.estimate import Estimate, forecast_conversion
+from outofcore.conversion.estimate import ConversionForecast, Estimate, forecast_conversion
 from outofcore.conversion.journal import NOT_STORED
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
 from outofcore.domains.registry import search_raw
 from outofcore.domains.streaming import RAW, Streaming
-from outofcore.errors import ParamsError, StoreError
-from outofcore.pipeline import open_result, place_of
+from outofcore.errors import StoreError
+from outofcore.pipeline import place_of
 from outofcore.project.entries import STORES, entries_of
 from outofcore.raw.files import RawFile, Search
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.machine import Machine
 from outofcore.settings.yaml_text import parse_yaml
-from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import Store, open_store
-from outofcore.training.results import SavedBytes, saved_bytes
+from outofcore.training.results import SavedBytes
 
 if TYPE_CHECKING:
     from outofcore.training.memory_tables import Fit
@@ -44,7 +43,7 @@ class DomainPlan:
     row: str  # name of a row
     files: int  # raw files
     estimate: Estimate
-    saved: SavedBytes | None  # what training saves; None until a store determines the model's size
+    saved: SavedBytes | None  # what training saves; None where the task needs a store
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
     memory: int = 0  # bytes that the conversion takes beyond those of the interpreter; 0 if there is none
@@ -80,56 +79,46 @@ class Plan:
 def plan_domain(
     domain: Domain,
     section: Any,
+    store: Path,
     machine: Machine,
-    cache: DvcCache | None,
-    ranks: int = 1,
+    commit: Commit | None = None,
     *,
-    store: Path | None = None,
+    ranks: int = 1,
     sizes: bool = False,
 ) -> DomainPlan:
     """Estimate a domain's store from a sample of its input, DVC's commit of it, and a training with these ranks.
 
-    ``store`` is its folder, None for that of a project; ``sizes`` adds what other sizes of the model take, which takes
-    seconds for each.
+    ``store`` is its folder; ``sizes`` adds what other sizes of the model take, which takes seconds for each.
     """
-    planned = domain.planned_task() is not None
-    store = store or place_of(domain, section)
-    commit = commit_of(store, cache) if cache else None
-    needs: tuple[Need, ...] = ()
-    memory = 0
     searched = {
         entry: search_raw(domain, section.model_copy(update={"raw": raw}))
         for entry, raw in (entries_of(section) or {"": section.raw}).items()
     }
     done = _done(domain, section, searched)
-    found = [each for entry, each in searched.items() if entry not in done]
-    files = [file for each in found for file in each.files]
+    found = [search for entry, search in searched.items() if entry not in done]
+    files = [file for search in found for file in search.files]
     if isinstance(domain, Streaming) and domain.streamed(section):
         files = list(domain.raw_files(section))
-        expected = Estimate(0, 0, sum(file.bytes for file in files), 0)
+        conversion = ConversionForecast(Estimate(0, 0, sum(file.bytes for file in files), 0), ())
     elif not found:
-        expected = Estimate(0, 0, 0, 0)
+        conversion = ConversionForecast(Estimate(0, 0, 0, 0), ())
     else:
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
         replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" and not done else 0
         conversion = forecast_conversion(domain, section, files, store, machine, commit, replaced)
-        expected, needs, memory = conversion.estimate, conversion.needs, conversion.memory_bytes
-    whole = replace(
-        expected,
-        rows=expected.rows + sum(sum(each.attributes["rows"].values()) for each in done.values()),
-        sequences=expected.sequences + sum(sum(each.attributes["sequences"].values()) for each in done.values()),
-    )
-    training, tables, saved = (
-        _training(domain, section, machine, files, whole, commit, store, ranks, sizes=sizes)
-        if planned
-        else (None, (), None)  # the task needs a store
-    )
-    saved = saved or _saved(domain, section)
-    if saved:
+    expected, needs = conversion.estimate, conversion.needs
+    training = saved = None
+    tables: tuple[DisplayTable, ...] = ()
+    if planned := domain.planned_task() is not None:
+        whole = replace(
+            expected,
+            rows=expected.rows + sum(sum(made.attributes["rows"].values()) for made in done.values()),
+            sequences=expected.sequences + sum(sum(made.attributes["sequences"].values()) for made in done.values()),
+        )
+        training, tables, saved = _training(domain, section, machine, files, whole, commit, store, ranks, sizes=sizes)
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
     if done or not planned:  # a part of the store, or no model of outofcore's
         expected = replace(expected, refused="")
-    left_out = {name: reason for each in found for name, reason in each.left_out.items()}
     return DomainPlan(
         domain=domain.name,
         row=domain.row,
@@ -138,10 +127,10 @@ def plan_domain(
         saved=saved,
         commit=commit,
         needs=needs,
-        memory=memory,
+        memory=conversion.memory_bytes,
         training=training,
         tables=tables,
-        left_out=left_out,
+        left_out={name: reason for search in found for name, reason in search.left_out.items()},
         done=tuple(done),
     )
 
@@ -204,7 +193,7 @@ def _training(
         machine=machine,
         memory=machine.memory if "memory" in machine.stated else usable,  # all of it unless a limit is set
         free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
-        store_copies=_copies(store, commit),
+        store_copies=1 + commit.copies_made if commit and filesystem_of(commit.cache.objects) == disk else 1,
         loaders=forecast.loaders_of,
         takes=forecast.takes,
         sizes=sizes,
@@ -218,22 +207,6 @@ def _own_memory(device: str) -> bool:
     import torch
 
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-
-
-def _copies(store: Path, commit: Commit | None) -> int:
-    """Most copies of a store on its disk, from its conversion to the end of DVC's commit."""
-    if commit is None or filesystem_of(commit.cache.objects) != filesystem_of(store):
-        return 1
-    return 1 + commit.copies_made
-
-
-def _saved(domain: Domain, section: Any) -> SavedBytes | None:
-    """What training saves, determined by the current store and the params."""
-    try:
-        opened = open_result(domain, section)
-    except (ParamsError, StoreError):
-        return None
-    return saved_bytes(domain.task(opened, section), section.train.optimizer)
 
 
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:

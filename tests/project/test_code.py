@@ -39,7 +39,7 @@ def test_a_conversion_runs_again_for_other_bytes_and_other_versions(name: str, m
             patched.setattr(code, "engines", lambda _, real=real, package=package: {**real, package: "99"})
             assert changed(before, domain) == {"convert"}, package
     with monkeypatch.context() as patched:
-        patched.setattr(code, "__version__", "99")
+        patched.setattr(code, "version", lambda _: "99")
         assert changed(before, domain) == {"convert"}
     monkeypatch.setattr(domain, "bytes_version", domain.bytes_version + 1)
     assert changed(before, domain) == {"convert"}
@@ -109,7 +109,7 @@ def test_requirements_install_what_is_installed(
         (tmp_path / "outofcore-9.dist-info/direct_url.json").write_text(json.dumps(installed))
     monkeypatch.syspath_prepend(tmp_path)
     text = requirements(["go"])
-    assert text.startswith(f"{expected}{__version__}\n")
+    assert text.startswith(f"{expected}9\n")
     assert Requirement(text.partition(" #")[0].partition("\n")[0]).name == "outofcore"
     assert is_requirements(text)
     (tmp_path / "requirements.txt").write_text(text.replace(__version__, "0.0.1"))

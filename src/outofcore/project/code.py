@@ -8,7 +8,6 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from outofcore import __version__
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import engines, packages
 from outofcore.errors import ParamsError
@@ -32,7 +31,7 @@ def code_of(domain: Domain) -> dict[str, str]:
 
 def training_code(domain: Domain) -> dict[str, str]:
     """Versions of outofcore, of the package that adds the domain, of torch and NumPy, and a digest of what trains."""
-    own = {"outofcore": __version__, **packages(domain.name)}
+    own = {"outofcore": version("outofcore"), **packages(domain.name)}
     return {**own, "torch": version("torch"), "numpy": version("numpy"), "code": _digest_that_trains(domain)}
 
 
@@ -48,7 +47,7 @@ def _digest_that_trains(domain: Domain) -> str:
 
 def stated_versions(domain: Domain) -> dict[str, str]:
     """The versions that decide a domain's bytes, by package, as requirements state them."""
-    return {"outofcore": __version__, **packages(domain.name), **engines(domain.name)}
+    return {"outofcore": version("outofcore"), **packages(domain.name), **engines(domain.name)}
 
 
 def check_version(domain: Domain, folder: Path = Path()) -> None:

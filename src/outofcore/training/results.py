@@ -7,12 +7,12 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from outofcore import __version__
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.store.joined import JoinedStore
@@ -97,7 +97,7 @@ def load_weights(task: Task, folder: Path) -> None:
 
 def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
     """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
-    content = {"version": __version__, "identity": identity, "step": step, "model": dict(task.state_dict())}
+    content = {"version": version("outofcore"), "identity": identity, "step": step, "model": dict(task.state_dict())}
     write_saved(folder / MODEL, content)
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")
