@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from outofcore.conversion.estimate import Estimate
@@ -50,6 +51,17 @@ def test_info_is_the_stores_card(store: Path, folder: Path) -> None:
     assert line_with(text, "store.codec") == ["store.codec", "zstd"]
     assert line_with(text, "filters.duplicates") == ["filters.duplicates", "drop"]
     assert text.rstrip().splitlines()[-2:] == ["the first number:", facts["sample"]]
+
+
+def test_info_of_token_ids_takes_the_dtype_that_its_message_asks_for(tmp_path: Path) -> None:
+    path = tmp_path / "train.bin"
+    np.arange(3000, dtype=np.uint16).tofile(path)
+    asked = call("info", path, code=2).output
+    option = re.findall(r"--dtype uint16", asked)[0].split()
+    (field,) = json.loads(call("info", path, *option, "--json").stdout)
+    assert field["rows"] == 3000
+    assert "uint16" in field.values()
+    assert "not sealed" in call("info", path, *option).output
 
 
 def test_info_states_the_bytes_of_each_field(store: Path) -> None:

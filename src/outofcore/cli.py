@@ -68,6 +68,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs in
 def info(
     store: Annotated[Path, typer.Argument(help="A store, any other Zarr, or a file of token ids.")],
     *,
+    dtype: Annotated[str | None, typer.Option(help="Of token ids, such as uint16, if the file states none.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Summarise a store: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
@@ -82,7 +83,7 @@ def info(
     with one_line_errors(resumes=False):
         from outofcore.inspect.store import card_of, unsealed_table
 
-        opened = open_data(store)
+        opened = open_data(store, dtype=dtype)
         if not isinstance(opened, Unsealed):
             card = card_of(opened)
             _print_json(asdict(card)) if as_json else terminal.print_card(_console(), card)

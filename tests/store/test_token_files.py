@@ -200,7 +200,7 @@ def test_documents_of_an_index_are_kept_apart_with_and_without_an_end(
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({}, ParamsError, "does not tell that of its ids: give it, such as dtype='uint16'"),
+        ({}, ParamsError, "does not state that of its ids: give it, such as dtype='uint16', or --dtype"),
         ({"dtype": "float32"}, ParamsError, "dtype: expected one of integers, such as uint16, got 'float32'"),
         ({"dtype": "what"}, ParamsError, "dtype: expected one of integers"),
         ({"dtype": "uint64"}, StoreError, "was cut or is of another"),

@@ -16,6 +16,7 @@ import math
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -203,9 +204,10 @@ def open_zarr(
         If axis, rows or splits do not fit it.
     """
     root, group, place = _opened(source)
-    if (outer := _own_store(place, group)) is not None:
+    if _is_ours(place, group):
         raise StoreError(
-            f"{root}: is {outer}a store of outofcore: open that by its path or address; without its seal, convert again"
+            f"{root}: is a store of outofcore or a part of one: open the whole store by its path or address; without "
+            "its seal, convert again"
         )
     known = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
     axes = {name: number for name, array in known.items() if (number := _axis(array, axis)) is not None}
@@ -282,18 +284,13 @@ def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any],
     return root, group, os.path.realpath(root) if isinstance(root, Path) else f"{id(store)}/{path}"
 
 
-def _own_store(place: str, group: zarr.Group | zarr.Array[Any]) -> str | None:
-    """Empty for a store of ours, with seal or without; "in " for a part of one in files; None for any other Zarr."""
-    if {"domain", "parts", "splits"} <= set(group.attrs):
-        return ""
+def _is_ours(place: str, group: zarr.Group | zarr.Array[Any]) -> bool:
+    """Whether it is a store of ours, with seal or without; of one in files, also a part."""
+    groups = [dict(group.attrs)]
     for folder in Path(place).parents if isinstance(group.store_path.store, zarr.storage.LocalStore) else ():
-        try:
-            attributes = json.loads((folder / "zarr.json").read_bytes())["attributes"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if isinstance(attributes, dict) and {"domain", "parts", "splits"} <= attributes.keys():
-            return "in "
-    return None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            groups.append(dict(json.loads((folder / "zarr.json").read_bytes())["attributes"]))
+    return any({"domain", "parts", "splits"} <= attributes.keys() for attributes in groups)
 
 
 def _named(source: ZarrLike) -> Path | str:

@@ -226,7 +226,10 @@ def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
             return _after(header, head, path, size)
     _refuse_headers(head, size)
     if given is None:
-        raise ParamsError(f"dtype: {path} does not tell that of its ids: give it, such as dtype='uint16'")
+        raise ParamsError(
+            f"dtype: {path} does not state that of its ids: give it, such as dtype='uint16', or --dtype uint16 to "
+            "'outofcore info'"
+        )
     return _whole(path, size, 0, given)
 
 
