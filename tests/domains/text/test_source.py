@@ -414,6 +414,37 @@ def test_repeated_texts_take_no_more_memory_than_others(tmp_path: Path, options:
     assert row == count
 
 
+def _varint(number: int) -> bytes:
+    """As Thrift's compact protocol writes a number."""
+    number, content = (number << 1) ^ (number >> 63), b""
+    while number > 127:
+        content, number = content + bytes([number & 127 | 128]), number >> 7
+    return content + bytes([number])
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("stated", [7, 54_322, 10**9, 2**62, -1])
+@pytest.mark.parametrize("which", ["file", "row group"])
+def test_a_table_of_fewer_rows_than_it_states_is_damaged(
+    which: str, stated: int, dictionary: bool, convert, tmp_path: Path
+):
+    """A footer that is forged, or of another file, names rows that nobody can read."""
+    count = 54_321
+    texts = [f"text {row}" for row in range(count)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": texts}), path, use_dictionary=dictionary, row_group_size=count)
+    content = path.read_bytes()
+    size = int.from_bytes(content[-8:-4], "little")
+    body, footer = content[: -8 - size], content[-8 - size : -8]
+    places = [match.start() for match in re.finditer(re.escape(_varint(count)), footer)]
+    first = places[0 if which == "file" else -1]  # the file's number is before its row groups, a group's at its end
+    forged = footer[:first] + _varint(stated) + footer[first + len(_varint(count)) :]
+    path.write_bytes(body + forged + len(forged).to_bytes(4, "little") + content[-4:])
+    found = convert(path)
+    assert found.reasons == ["damaged_file"]
+    assert len(found.documents) == (count if which == "file" or stated > count else max(0, stated))
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_no_damaged_byte_of_a_table_ends_the_process(name: str):
     """In a process of its own: pyarrow aborts one that asks for damaged statistics."""

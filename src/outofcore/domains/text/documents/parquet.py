@@ -95,23 +95,35 @@ def _pieces(file: Any, member: Member, path: Sequence[str]) -> Iterator[Any]:
     A page may name a value of its dictionary any number of times. A dictionary is kept where a row group is small:
     Arrow collects it over the whole group. Of a larger one a few rows are read at a time.
     """
-    compact = None
+    compact, total = None, 0
     for group in range(file.metadata.num_row_groups):
         facts = file.metadata.row_group(group)
         # Of all columns: asked for those of one, pyarrow 26 aborts the process where its statistics are damaged.
         rows = max(1, int(facts.num_rows * _UNIT_BYTES / max(facts.total_byte_size, 1)))
-        done = 0
+        done = count = 0
         if facts.total_byte_size <= _SMALL_GROUP_BYTES:
             compact = compact or _opened(member, ".".join(path))
             with suppress(pa.ArrowException, OSError):  # values that are stored as differences have no dictionary
                 for array in _arrays(compact, group, path, min(rows, _MOST_ROWS)):
                     yield array
                     done += len(array)
-                continue
+                if done == facts.num_rows:
+                    total += done
+                    continue
         for array in _arrays(file, group, path, min(rows, _FEW_ROWS)):
+            count += len(array)
             if done < len(array):
                 yield array.slice(done)
             done = max(0, done - len(array))
+        _check_rows(f"row group {group}", facts.num_rows, count)
+        total += count
+    _check_rows("the file", file.metadata.num_rows, total)
+
+
+def _check_rows(place: str, stated: int, held: int) -> None:
+    """Arrow reads the rows that are there, whatever number the file states."""
+    if stated != held:
+        raise pa.ArrowInvalid(f"{place} states {stated:,} rows and holds {held:,}")
 
 
 def _arrays(file: Any, group: int, path: Sequence[str], rows: int) -> Iterator[Any]:
@@ -144,18 +156,27 @@ def _decoded(array: Any) -> Iterator[Any]:
 
 
 def _joined(arrays: Iterable[Any]) -> Iterator[Any]:
-    """Consecutive arrays of up to two megabytes together, and of no more documents than a unit has."""
+    """Consecutive arrays of up to two megabytes together, and of no more documents than a unit has.
+
+    Those before damage are yielded before it is raised.
+    """
     waiting: list[Any] = []
     size = count = 0
-    for array in arrays:
-        if waiting and (size + array.nbytes > _UNIT_BYTES or count + len(array) > MOST_DOCUMENTS):
-            yield pa.concat_arrays(waiting)
-            waiting, size, count = [], 0, 0
-        waiting.append(array)
-        size += array.nbytes
-        count += len(array)
+    damage: Exception | None = None
+    try:
+        for array in arrays:
+            if waiting and (size + array.nbytes > _UNIT_BYTES or count + len(array) > MOST_DOCUMENTS):
+                yield pa.concat_arrays(waiting)
+                waiting, size, count = [], 0, 0
+            waiting.append(array)
+            size += array.nbytes
+            count += len(array)
+    except (pa.ArrowException, OSError) as error:
+        damage = error
     if waiting:
         yield pa.concat_arrays(waiting)
+    if damage is not None:
+        raise damage
 
 
 def _damage(name: str, error: Exception) -> DamagedInput:
