@@ -26,8 +26,12 @@ def test_how_what_came_differs(got: list[int], expected: list[int], ordered: boo
     assert certificate.verdict(got, expected, ordered=ordered) == said
 
 
-def test_the_loader_resumes_in_another_process(tmp_path: Path) -> None:
-    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> certificate.Subject:
+    return certificate.Subject("outofcore", sys.executable, tmp_path_factory.mktemp("subject"))
+
+
+def test_the_loader_resumes_in_another_process(subject: certificate.Subject) -> None:
     batches, out = subject.read(most=3, keep=True)
     rest, _ = subject.read(state=out / "state-2", batch=100)
     assert [number for number, _, _ in batches] == [0, 0, 0]
@@ -37,8 +41,8 @@ def test_the_loader_resumes_in_another_process(tmp_path: Path) -> None:
     assert subject.left() == 0
 
 
-def test_a_mixture_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
-    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+@pytest.mark.long
+def test_a_mixture_has_the_share_that_was_asked_for(subject: certificate.Subject) -> None:
     for number, source in enumerate(subject.sources):
         subject.write(source, number * certificate.SOURCE, certificate.SOURCE, certificate.SOURCE_FILES)
     batches, out = subject.read(data=subject.sources, shares=(0.25, 0.75), most=64, workers=16)
@@ -47,8 +51,7 @@ def test_a_mixture_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
     assert 10e6 < int((out / "held-0").read_text()) < 10e9
 
 
-def test_a_process_is_killed_after_some_batches(tmp_path: Path) -> None:
-    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+def test_a_process_is_killed_after_some_batches(subject: certificate.Subject) -> None:
     batches, _ = subject.read(killed_after=2)
     assert len(batches) == 2
 
@@ -59,8 +62,7 @@ def test_what_a_library_lacks_is_said() -> None:
         stopped.only(["a source", "another"])
 
 
-def test_an_error_and_a_process_that_hangs_are_said(tmp_path: Path) -> None:
-    subject = certificate.Subject("outofcore", sys.executable, tmp_path)
+def test_an_error_and_a_process_that_hangs_are_said(subject: certificate.Subject, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no state")
     with pytest.raises(certificate.SideError, match="UnpicklingError"):
         subject.read(state=tmp_path / "state")

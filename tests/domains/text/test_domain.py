@@ -58,8 +58,13 @@ def run(prepared: tuple[TextSection, list[Any], Path], workers: int) -> Any:
     return open_store(store), outcome.figures
 
 
-def test_the_sample_becomes_a_store_whatever_the_number_of_workers(prepared):
-    store, figures = run(prepared, 1)
+@pytest.fixture(scope="module")
+def converted(prepared: tuple[TextSection, list[Any], Path]) -> Any:
+    return run(prepared, 1)
+
+
+def test_the_sample_becomes_a_store_whatever_the_number_of_workers(prepared, converted):
+    store, figures = converted
     assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
     assert figures["rejected"] == {"duplicate": 1, "invalid_utf8": 1, "no_text": 1}
     assert figures["audited"] > 10
@@ -69,8 +74,8 @@ def test_the_sample_becomes_a_store_whatever_the_number_of_workers(prepared):
     assert again.digest == store.digest
 
 
-def test_a_store_of_text_explains_itself(prepared):
-    store, figures = run(prepared, 1)
+def test_a_store_of_text_explains_itself(prepared, converted):
+    store, figures = converted
     _, _, folder = prepared
     assert str(folder) not in str(store.attributes)
     sequences, rows = store.sequences("train").read(), store.rows("train")
@@ -86,8 +91,8 @@ def test_a_store_of_text_explains_itself(prepared):
     assert rows["tokens"].dtype == np.uint16
 
 
-def test_a_loader_gives_the_windows_that_the_tensors_need(prepared):
-    store, _ = run(prepared, 1)
+def test_a_loader_gives_the_windows_that_the_tensors_need(prepared, converted):
+    store, _ = converted
     section, _, _ = prepared
     task = DOMAIN.task(store, section)
     batches = loader(store, "train", 16, shuffle=False, tensors=DOMAIN.reading(store.attributes, section), phase=False)
@@ -157,8 +162,8 @@ def test_a_conversion_stopped_inside_a_text_goes_on_with_the_same_bytes(
 
 
 @pytest.mark.parametrize("seq_len", [64, 200, 400])
-def test_packed_windows_read_every_document(prepared, seq_len):
-    store, _ = run(prepared, 1)
+def test_packed_windows_read_every_document(converted, seq_len):
+    store, _ = converted
     tokens = zarr.open_array(f"{store.root}/train/tokens")[:].tolist()
     ends = np.cumsum(store.sequences("train")["length"].read()).tolist()
     documents = [tuple(tokens[start:stop]) for start, stop in zip([0, *ends], ends, strict=False)]
@@ -181,8 +186,10 @@ def test_packed_windows_read_every_document(prepared, seq_len):
 
 
 @pytest.mark.parametrize(("seq_len", "stride"), [(64, None), (64, 10), (64, 150), (2, None)])
-def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(prepared, capsys, monkeypatch, seq_len, stride):
-    store, _ = run(prepared, 1)
+def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(
+    prepared, converted, capsys, monkeypatch, seq_len, stride
+):
+    store, _ = converted
     tensors = {"seq_len": seq_len, "stride": stride, "across_documents": False}
     section = prepared[0].model_copy(update={"tensors": TensorSection(**tensors)})
     capsys.readouterr()
