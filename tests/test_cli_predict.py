@@ -45,7 +45,8 @@ def test_the_command_prints_a_table_csv_or_lines_of_json(project: Path, elsewher
     header, *lines = [line for line in table if line]
     assert header.split() == ["game", "ply", "played", "probability", "best", "expected_result"]
     assert len(lines) == len(rows)
-    assert lines[-1].split()[:4] == ["3", "7", "Nf6", f"{rows[-1]['probability']:.3f}"]
+    assert lines[-2].split()[:4] == ["3", "7", "Nf6", f"{rows[-2]['probability']:.3f}"]
+    assert lines[-1].split()[:4] == ["3", "8", "-", next(iter(rows[-1]["best"]))]  # what to play now
 
 
 def test_the_command_writes_a_text_as_it_is(project: Path, elsewhere: Path) -> None:

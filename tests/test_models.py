@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,7 +102,7 @@ def test_chess_moves_are_legal_and_their_probabilities_those_of_the_network(
     rated = '[Event "one"]\n[WhiteElo "2410"]\n[BlackElo "2590"]'
     Path("game.pgn").write_text(GAMES.replace('[Event "one"]', rated))
     predictions = model.predict("game.pgn", best=3)
-    rows = list(predictions)
+    rows = [row for row in predictions if row["played"]]
 
     outofcore.convert("chess", "game.pgn", "all.zarr", filters={"duplicates": "keep"}, splits={"val": 0.0, "test": 0.0})
     batches = outofcore.loader("all.zarr", "train", 64, shuffle=False, tensors=model.reading)
@@ -161,7 +162,7 @@ def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -
     tensors = {"features": "alphagozero18"}
     model = outofcore.load_model(write_random(project, "go", elsewhere / "model", tensors=tensors))
     Path("game.sgf").write_text("(;GM[1]SZ[9]RE[B+R];B[ee];W[cc];B[ia];W[])")
-    rows = list(model.predict("game.sgf", best=81))
+    rows = list(model.predict("game.sgf", best=81))[:4]
     assert [(row["move"], row["player"], row["played"]) for row in rows] == [
         (1, "Black", "E5"),
         (2, "White", "C7"),
@@ -195,11 +196,115 @@ def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -
         taken.add(row["played"])
 
 
-def test_a_model_of_style_predicts_no_moves(project: Path, elsewhere: Path) -> None:
-    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", train={"task": "style"}))
-    Path("game.sgf").write_text("(;GM[1]SZ[9]RE[B+R];B[ee])")
-    with pytest.raises(ParamsError, match=r"tells players apart .* and predicts no moves"):
-        model.predict("game.sgf")
+@pytest.mark.parametrize("tensors", [{"planes": 18}, {"planes": 119, "view": "mover", "elo": True}])
+def test_the_last_row_of_a_chess_game_is_what_to_play_now(project: Path, elsewhere: Path, tensors: dict) -> None:
+    """It equals the row of the same position in a game that continues."""
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
+    moves = ["e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "Ba4", "Nf6", "O-O", "Nxe4", "d4", "b5", "Bb3", "d5", "dxe5", "Be6"]
+    for count in (1, 2, 9, 15):
+        for name, played in (("shorter", moves[:count]), ("longer", moves[: count + 1])):
+            Path(f"{name}.pgn").write_text(f'[Event "e"]\n[WhiteElo "2410"]\n[Result "*"]\n\n{" ".join(played)} *\n')
+        *before, now = model.predict("shorter.pgn")
+        row = list(model.predict("longer.pgn"))[count]
+        assert [each["played"] for each in before] == moves[:count]
+        assert (now["ply"], now["played"], now["probability"]) == (count, "", None)
+        assert now["best"] == pytest.approx(row["best"], rel=1e-4)
+        assert now["expected_result"] == pytest.approx(row["expected_result"], rel=1e-4)
+    Path("mate.pgn").write_text('[Event "mate"]\n\nf3 e5 g4 Qh4# 0-1\n')
+    assert [row["played"] for row in model.predict("mate.pgn")] == ["f3", "e5", "g4", "Qh4#"]
+
+
+def test_a_position_of_chess_is_given_as_a_fen(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(
+        write_random(project, "chess", elsewhere / "model", tensors={"planes": 18, "elo": True})
+    )
+    fen = "r3k2r/ppp2ppp/2n5/3pP3/1b1P4/2N5/PP3PPP/R1B1K2R w KQkq d6 0 9"
+    (now,) = model.predict(fen, best=40)
+    Path("game.pgn").write_text(f'[Event "e"]\n[SetUp "1"]\n[FEN "{fen}"]\n[Result "*"]\n\nexd6 *\n')
+    row = next(model.predict("game.pgn", best=40))
+    assert now["best"] == pytest.approx(row["best"], rel=1e-4)
+    assert set(now["best"]) == {chess.Board(fen).san(move) for move in chess.Board(fen).legal_moves}
+    assert now["expected_result"] == pytest.approx(row["expected_result"], rel=1e-4)
+    for wrong, reason in (
+        ("8/8/8/8/8/8/8/8 w - - 0 1", "legal position"),
+        ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "legal move"),
+    ):
+        with pytest.raises(RawInputError, match=reason):
+            model.predict(wrong)
+    with pytest.raises(RawInputError, match="found nothing"):
+        model.predict("no/such w file 0")
+
+
+@pytest.mark.parametrize("features", ["planes3", "alphagozero18", "planes8"])
+def test_the_last_row_of_a_go_game_is_what_to_play_now(project: Path, elsewhere: Path, features: str) -> None:
+    """It equals the row of the same position in a game that continues, after captures, a ko and a pass too."""
+    tensors = {"features": features, "value": True}
+    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", tensors=tensors))
+    # White takes one stone and Black may not take back at once; then a pass.
+    moves = re.findall(r";[^;]+", ";B[bc];W[cc];B[cb];W[db];B[cd];W[dd];B[aa];W[ec];B[dc];W[gg];B[ii];W[];B[hh]")
+    for count in (1, 5, 9, 10, 12):
+        for name, played in (("shorter", moves[:count]), ("longer", moves[: count + 1])):
+            Path(f"{name}.sgf").write_text(f"(;GM[1]SZ[9]KM[5.5]{''.join(played)})")
+        *before, now = model.predict("shorter.sgf", best=82)
+        row = list(model.predict("longer.sgf", best=82))[count]
+        assert len(before) == count
+        assert (now["move"], now["player"], now["played"]) == (count + 1, row["player"], "")
+        assert now["best"] == pytest.approx(row["best"], rel=1e-4)
+        assert now["value_for_black"] == pytest.approx(row["value_for_black"], rel=1e-4)
+    Path("over.sgf").write_text("(;GM[1]SZ[9];B[ee];W[];B[])")
+    assert [row["played"] for row in model.predict("over.sgf")] == ["E5", "pass", "pass"]
+
+
+def test_a_model_of_style_gives_a_vector_of_each_file(project: Path, elsewhere: Path) -> None:
+    """The mean embedding of the owner's moves among the first; matching is by cosine around the candidates' mean."""
+    train = {"task": "style", "first_moves": 3}
+    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", train=train))
+    games = "(;GM[1]SZ[9]PB[ada]PW[bob];B[ee];W[cc];B[ff];W[gg])(;GM[1]SZ[9]PB[eve]PW[ada];B[ef];W[cg];B[fc])"
+    Path("known").mkdir()
+    Path("known/7.sgf").write_text(f"007\n{games}")
+    Path("known/8.sgf").write_text("bob\n(;GM[1]SZ[9]PB[bob]PW[eve];B[aa];W[bb];B[cc])")
+    Path("known/9.sgf").write_text("(;GM[1]SZ[9];B[hh];W[gb];B[ga])")
+    rows = list(model.predict("known"))
+    assert [(row["file"], row["player"], row["games"]) for row in rows] == [
+        ("7", "ada", 2),
+        ("8", "bob", 1),
+        ("9", "", 1),
+    ]
+
+    outofcore.convert("go", "known", "all.zarr", filters={"sizes": [9, 19]}, splits={"val": 0.0, "test": 0.0})
+    (batch,) = outofcore.loader("all.zarr", "train", 64, shuffle=False, tensors=model.reading)
+    with torch.no_grad():
+        places = model.task.network(*(batch[name] for name in ("planes", "move", "to_play", "number", "on_board")))
+    # Rows in the order of files: 4 + 3 moves of ada's file, then 3, then 3.
+    own = {"7": [0, 2, 5], "8": [7, 9], "9": [10, 11, 12]}
+    vectors = {name: places[rows_].double().mean(0).numpy() for name, rows_ in own.items()}
+    for row in rows:
+        assert row["vector"] == pytest.approx(vectors[row["file"]].tolist(), abs=1e-6)
+
+    Path("asked").mkdir()
+    Path("asked/q.sgf").write_text(
+        "(;GM[1]SZ[9]PB[ada]PW[x];B[ee];W[cc];B[ff])(;GM[1]SZ[9]PB[ada]PW[y];B[ee];W[dd];B[ed])"
+    )
+    found = list(model.match("asked", "known", best=2))
+    (query,) = (np.array(row["vector"]) for row in model.predict("asked"))
+    mean = np.mean(list(vectors.values()), axis=0)
+    cosine = {
+        name: float((query - mean) @ (vector - mean) / np.linalg.norm(query - mean) / np.linalg.norm(vector - mean))
+        for name, vector in vectors.items()
+    }
+    nearest = sorted(cosine, key=cosine.__getitem__, reverse=True)[:2]
+    assert [(row["query"], row["place"], row["candidate"]) for row in found] == [
+        ("q", 1, nearest[0]),
+        ("q", 2, nearest[1]),
+    ]
+    assert [row["similarity"] for row in found] == pytest.approx([cosine[name] for name in nearest], abs=1e-4)
+
+
+def test_a_model_without_vectors_matches_nothing(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
+    Path("game.pgn").write_text(GAMES)
+    with pytest.raises(ParamsError, match="gives no vectors"):
+        model.match("game.pgn", "game.pgn")
 
 
 def test_a_text_is_continued_as_the_task_writes_it(project: Path, elsewhere: Path) -> None:

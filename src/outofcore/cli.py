@@ -354,7 +354,12 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/first, or of a model: models/chess.")],
     raw: Annotated[Path, typer.Argument(help="Raw file or folder: games, a recording; for text a prompt.")],
     *,
-    best: Annotated[int | None, typer.Option(help="Chess, Go: moves to list per position; 5 by default.")] = None,
+    best: Annotated[
+        int | None, typer.Option(help="Chess, Go: moves to list per position, or candidates per file; 5 by default.")
+    ] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="Go, task style: list for each file of RAW the nearest files of this folder.")
+    ] = None,
     tokens: Annotated[int | None, typer.Option(help="Text: most tokens to write; 200 by default.")] = None,
     temperature: Annotated[
         float | None, typer.Option(help="Text: randomness, 0.8 by default; 0: always the most probable token.")
@@ -373,6 +378,7 @@ def predict(
       outofcore predict models/chess game.pgn
       outofcore predict models/text prompt.txt --tokens 100 --temperature 0.5
       outofcore predict models/neural monday.npz --csv > rates.csv
+      outofcore predict models/go queries/ --candidates known/ --best 1 --csv > answers.csv
     """
     with one_line_errors(resumes=False):
         _begin(f"predict: {raw} with {model}")
@@ -385,7 +391,9 @@ def predict(
             raise ParamsError("--csv and --json: expected one of them")
         chosen = {"best": best, "tokens": tokens, "temperature": temperature, "seed": seed}
         options = {name: value for name, value in chosen.items() if value is not None}
-        predictions = load_model(model, device).predict(raw, **options)
+        trained = load_model(model, device)
+        listed = {"best": best} if best else {}
+        predictions = trained.match(raw, candidates, **listed) if candidates else trained.predict(raw, **options)
         FORMS["csv" if as_csv else "json" if as_json else "table"](_console(), predictions)
         lines = [summary(predictions.rejects, predictions.rejected)] if predictions.rejects else []
         for line in (*lines, *figure_lines(predictions.figures)):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 from torch import Tensor
+from torch.nn import functional
 
 from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
 from outofcore.domains.reading import Reading, reading_for
@@ -175,7 +176,8 @@ class Model:
         Parameters
         ----------
         raw
-            A file, or a folder, of the kind that the model was trained on: a game, a recording; for text the prompt.
+            A file, or a folder, of the kind that the model was trained on: a game, a recording; for text the prompt;
+            for chess also a position, as a FEN.
         **options
             Chess and Go: ``best``, the number of moves to list (5). Text: ``tokens`` to write at most (200),
             ``temperature`` (0.8; 0: always the most probable token), ``seed`` (0).
@@ -183,7 +185,8 @@ class Model:
         Returns
         -------
         Predictions
-            An iterator over mappings: one per position; per bin and neuron; of the text.
+            An iterator over mappings: one per position; per bin and neuron; of the text; per file of Go where the task
+            is ``style``, with the ``vector`` of its player.
 
         Raises
         ------
@@ -220,6 +223,42 @@ class Model:
             raise
         return Predictions(self._rows(store, chosen, figures), rejects, rejected, figures, folder)
 
+    def match(self, queries: str | Path, candidates: str | Path, best: int = 5) -> Predictions:
+        """Compare the players of files with those of other files, by a model of ``go.train.task: style``.
+
+        The vectors of :meth:`predict` are compared by their cosine, after the mean of the candidates is subtracted. The
+        players need not be those of training.
+
+        Parameters
+        ----------
+        queries, candidates
+            A file or a folder each, of which a file has the games of a player.
+        best
+            Candidates that are listed for each query; the nearest has place 1.
+
+        Returns
+        -------
+        Predictions
+            ``query``, ``place``, ``candidate`` and ``similarity`` (-1 to 1), a row per query and place.
+
+        Raises
+        ------
+        ParamsError
+            If the model gives no vectors.
+        """
+        asked, known = self.predict(queries), self.predict(candidates)
+        (names, vectors), (others, centres) = _vectors(asked), _vectors(known)
+        mean = centres.mean(0)
+        similarity = functional.normalize(vectors - mean, dim=1) @ functional.normalize(centres - mean, dim=1).T
+        places = similarity.sort(dim=1, descending=True, stable=True).indices[:, :best]
+        rows = (
+            {"query": name, "place": place, "candidate": others[near], "similarity": float(similarity[query, near])}
+            for query, name in enumerate(names)
+            for place, near in enumerate(places[query].tolist(), 1)
+        )
+        rejected = Counter(asked.rejected) + Counter(known.rejected)
+        return Predictions(rows, [*asked.rejects, *known.rejects][:MOST_REJECTS], rejected)
+
     def _convert(self, section: Any, folder: Path) -> tuple[list[dict[str, str]], Counter[str]]:
         """Convert into a store of one split in a folder; returns the first rejected records, and all by reason."""
         rejects, machine = folder / "rejects.csv", replace(load_machine(), engine="threads", scratch=None)
@@ -248,7 +287,7 @@ class Model:
         reading = reading_for("val", self.domain.reading(store.attributes, self.section))
         for part in store.parts:
             predicted = self._predicted(store, part, reading, sums)
-            yield from self.domain.prediction_rows(self.task, store, part, predicted, options)
+            yield from self.domain.prediction_rows(self.task, store, part, predicted, options, reading)
         if not sums:
             raise RawInputError(
                 f"no {self.domain.sequence} is as long as a sample, by {self.domain.name}.tensors of the model"
@@ -322,6 +361,16 @@ def summary(rejects: Sequence[Mapping[str, str]], rejected: Mapping[str, int]) -
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in rejected.items())
     where = f"{first['file']}, byte {first['offset']}, {first['reason']} {first['detail']}"
     return f"{sum(rejected.values()):,} left out ({reasons}); the first: {' '.join(where.split())}"
+
+
+def _vectors(predictions: Predictions) -> tuple[list[str], Tensor]:
+    """Names and vectors of files; raises ParamsError if the model gives none."""
+    rows = []
+    for row in predictions:
+        if "vector" not in row:
+            raise ParamsError("match: this model gives no vectors; train one with go.train.task: style")
+        rows.append(row)
+    return [row["file"] for row in rows], torch.tensor([row["vector"] for row in rows])
 
 
 def _rejected(table: Path) -> tuple[list[dict[str, str]], Counter[str]]:

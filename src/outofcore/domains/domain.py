@@ -107,7 +107,7 @@ class Domain:
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
     ``gallery.py``  ``pictures(store)`` and ``distributions(store)``; optional
-    ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options)``, or
+    ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options, reading)``, or
                     ``answer(task, raw, section, options)`` in place of ``rows``; ``Options`` and
                     ``unfiltered(section)`` where they differ from the defaults; optional
     ==============  =======================================================================================
@@ -262,7 +262,7 @@ class Domain:
         return options
 
     def answer(self, task: Any, raw: Path, section: Any, options: Any) -> Iterable[Row] | None:
-        """Predictions of a domain that continues its input, such as text; None if the input is converted instead."""
+        """Predictions for what is not converted, such as a prompt; None if the input is converted."""
         module = self._predictions()
         rows: Iterable[Row] | None = module.answer(task, raw, section, options) if hasattr(module, "answer") else None
         return rows
@@ -273,14 +273,20 @@ class Domain:
         return module.unfiltered(section) if hasattr(module, "unfiltered") else section
 
     def prediction_rows(
-        self, task: Any, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Any
+        self,
+        task: Any,
+        store: Store,
+        part: str,
+        predicted: Iterable[Mapping[str, Tensor]],
+        options: Any,
+        reading: Reading,
     ) -> Iterator[Row]:
         """Readable predictions for a part of a converted input.
 
         ``predicted`` holds what :meth:`predict` returns, on the CPU, for consecutive batches of all samples of
-        :data:`PREDICTED_SPLIT`, in the order of the store.
+        :data:`PREDICTED_SPLIT`, in the order of the store, which ``reading`` made of its rows.
         """
-        rows: Iterator[Row] = self._predictions().rows(task, store, part, predicted, options)
+        rows: Iterator[Row] = self._predictions().rows(task, store, part, predicted, options, reading)
         return rows
 
     def prepared(self, section: Any, store: str) -> Any:

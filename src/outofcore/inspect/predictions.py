@@ -63,6 +63,8 @@ FORMS: dict[str, Callable[[Console, Predictions], None]] = {
 def _cell(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _listed(value, _share)
+    if isinstance(value, list):
+        return f"{len(value)} numbers, by --csv or --json"
     return _share(value) if isinstance(value, float) else value if value is None else str(value)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from outofcore.domains.domain import PREDICTED_SPLIT, Section
+from outofcore.domains.reading import Reading
+from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Prediction = Mapping[str, npt.NDArray[Any]]
+Predict = Callable[[Batch], Mapping[str, Tensor]]
 
 
 class Options(Section):
@@ -24,16 +28,56 @@ class Options(Section):
 
 
 def predicted_positions(
-    store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]]
-) -> Iterator[tuple[int, Columns, dict[str, npt.NDArray[Any]]]]:
-    """Each position: the number of its game from 1, its row, and what is predicted of it, by name."""
-    table, starts = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)["start"].read()
+    store: Store,
+    part: str,
+    predicted: Iterable[Mapping[str, Tensor]],
+    reading: Reading,
+    predict: Predict,
+    after: Callable[[int, Columns], Columns | None],
+) -> Iterator[tuple[int, Columns, Prediction, bool]]:
+    """Each position, and the one that the last move of a game leads to.
+
+    Its game (from 1), its row, what is predicted of it by name, and whether a move follows. ``after`` makes the row
+    after the last rows of a game, two or more if it has them, None if the game is over.
+    """
+    table, (starts, lengths) = store.rows(PREDICTED_SPLIT, part), store.extents(PREDICTED_SPLIT, part)
+    ends = starts + lengths
     first = 0
     for batch in predicted:
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}
         last = first + len(next(iter(arrays.values())))
         stored = table.read(first, last)
         for place, game in enumerate(np.searchsorted(starts, np.arange(first, last), "right").tolist()):
-            row = {name: column[place : place + 1] for name, column in stored.items()}
-            yield game, row, {name: array[place] for name, array in arrays.items()}
+            row, number = {name: column[place : place + 1] for name, column in stored.items()}, first + place
+            yield game, row, {name: array[place] for name, array in arrays.items()}, True
+            if number + 1 < ends[game - 1]:
+                continue
+            earlier = table.read(max(int(starts[game - 1]), number - _length(reading)), number + 1)
+            if (reached := after(game, earlier)) is not None:
+                games = store.sequences(PREDICTED_SPLIT, part)
+                columns = {name: games[name].read(game - 1, game) for name in getattr(reading, "columns", ())}
+                yield game, reached, predict_one(reading, predict, {**reached, **columns}, earlier), False
         first = last
+
+
+def predict_one(reading: Reading, predict: Predict, row: Columns, earlier: Columns | None = None) -> Prediction:
+    """What is predicted of a row that is in no store, by name; ``earlier`` are those of the same game before it."""
+    length = _length(reading)
+    if length > 1:
+        # Rows of one number are no history of each other.
+        before = {name: (earlier or {}).get(name, column[:0])[-(length - 1) :] for name, column in row.items()}
+        row = {
+            name: np.concatenate([np.repeat(column, length - 1 - len(before[name]), axis=0), before[name], column])[
+                None
+            ]
+            for name, column in row.items()
+        }
+    with torch.no_grad():
+        predicted = predict(reading(row, np.zeros(1, np.uint64)))
+    return {name: tensor[0].cpu().numpy() for name, tensor in predicted.items()}
+
+
+def _length(reading: Reading) -> int:
+    """Rows of a sample."""
+    window: Mapping[str, Any] | None = getattr(reading, "window", None)
+    return window["length"] if window else 1

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 
 import chess
 import numpy as np
 from torch import Tensor
 
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
-from outofcore.domains.boards.predict import predicted_positions
+from outofcore.domains.boards.predict import Prediction, predict_one, predicted_positions
 from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
+from outofcore.domains.chess.oracle import Replay
 from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
+from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.squares import as_words
+from outofcore.domains.chess.tensors import make_reading
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.domain import PREDICTED_SPLIT, Row
+from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
+from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -26,6 +33,7 @@ from outofcore.store.schema import Columns
 
 def predict(task: ChessTask, batch: Batch) -> dict[str, Tensor]:
     """Probabilities of moves (batch, classes) as ``target``, and expected results (batch,) as ``value``."""
+    batch = {name: tensor.to(task.device) for name, tensor in batch.items()}
     logits, value = task.predict(batch)
     return {"target": logits.softmax(1), "value": value}
 
@@ -36,27 +44,86 @@ def unfiltered(section: ChessSection) -> ChessSection:
     return section.model_copy(update={"filters": filters})
 
 
+def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) -> Iterator[Row] | None:
+    """Predictions for a position, if the input is a FEN."""
+    words = str(raw).split()
+    if len(words) not in (4, 6) or raw.exists():
+        return None
+    try:
+        board = chess.Board(str(raw))
+    except ValueError:
+        return None
+    if not board.is_valid():
+        raise RawInputError(f"{raw}: expected a legal position, python-chess reports {board.status()!r}")
+    reading = make_reading({}, section).plain()
+    fields = {column.field.name: column.field for column in POSITION_COLUMNS}
+    unknown = {
+        name: np.full((1, *fields[name].shape), fields[name].fill or 0, fields[name].dtype) for name in reading.fields
+    }
+    row = _with_board(unknown, board)
+    if row is None:
+        raise RawInputError(f"{raw}: expected a position with a legal move, got {board.result()}")
+    elo = {name: np.zeros(1, np.int16) for name in reading.columns}
+    prediction = predict_one(reading, partial(predict, task), {**row, **elo})
+    return iter([_row(task, row, board, prediction, options)])
+
+
 def rows(
-    task: ChessTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
+    task: ChessTask,
+    store: Store,
+    part: str,
+    predicted: Iterable[Mapping[str, Tensor]],
+    options: Options,
+    reading: Reading,
 ) -> Iterator[Row]:
-    """A row per position: the move played in SAN, the best legal moves, and the result that White may expect."""
+    """A row per position: the move played in SAN, the best legal moves, and the result that White may expect.
+
+    The last row of a game is of the position that it ends with, in which no move was played, unless the game is over.
+    """
     variants = store.sequences(PREDICTED_SPLIT, part)["variant"].read()
-    for game, row, prediction in predicted_positions(store, part, predicted):
+
+    def after(game: int, rows: Columns) -> Columns | None:
+        row = {name: column[-1:] for name, column in rows.items()}
         board = board_of(row, chess960=variants[game - 1] == CHESS960)
-        played, written = move_of(row, board)
-        moves = list(board.legal_moves)
-        known = prediction["target"][_classes(row, moves, task.section)]
-        by_move = {board.san(moves[n]): float(known[n]) for n in np.argsort(-known, kind="stable")}
-        seen_by_mover = task.section.view == "mover" and board.turn == chess.BLACK
-        value = float(prediction["value"])
-        yield {
-            "game": game,
-            "ply": int(row["ply"][0]),
-            "played": written,
-            "probability": by_move[written] if played in moves else None,
-            "best": dict(list(by_move.items())[: options.best]),
-            "expected_result": -value if seen_by_mover else value,
-        }
+        move, _ = move_of(row, board)
+        if not board.is_legal(move):
+            return None
+        board.push(move)
+        return _with_board({**row, "ply": row["ply"] + 1}, board)
+
+    positions = predicted_positions(store, part, predicted, reading, partial(predict, task), after)
+    for game, row, prediction, follows in positions:
+        board = board_of(row, chess960=variants[game - 1] == CHESS960)
+        yield {"game": game, **_row(task, row, board, prediction, options, played=follows)}
+
+
+def _with_board(row: Columns, board: chess.Board) -> Columns | None:
+    """The row with another board, and some move that is legal there; None if there is none."""
+    move = next(iter(board.legal_moves), None)
+    if move is None:
+        return None
+    replay = Replay()
+    replay.add(board, move)
+    return {**row, **replay.rows()}
+
+
+def _row(
+    task: ChessTask, row: Columns, board: chess.Board, prediction: Prediction, options: Options, *, played: bool = False
+) -> Row:
+    """What is listed of a position; the move of the row counts if it was ``played``."""
+    move, written = move_of(row, board) if played else (None, "")
+    moves = list(board.legal_moves)
+    known = prediction["target"][_classes(row, moves, task.section)]
+    by_move = {board.san(moves[n]): float(known[n]) for n in np.argsort(-known, kind="stable")}
+    seen_by_mover = task.section.view == "mover" and board.turn == chess.BLACK
+    value = float(prediction["value"])
+    return {
+        "ply": int(row["ply"][0]),
+        "played": written,
+        "probability": by_move[written] if move in moves else None,
+        "best": dict(list(by_move.items())[: options.best]),
+        "expected_result": -value if seen_by_mover else value,
+    }
 
 
 def _classes(position: Columns, moves: list[chess.Move], section: TensorSection) -> Ints:

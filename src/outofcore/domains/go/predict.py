@@ -1,8 +1,9 @@
-"""A trained Go model, tried on games: its best moves in each position."""
+"""A trained Go model, tried on games: its best moves in each position, or the style of the player of each file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,26 +12,31 @@ from torch.nn import functional
 
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import predicted_positions
-from outofcore.domains.domain import Row
+from outofcore.domains.domain import PREDICTED_SPLIT, Row
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.filters import FilterSection
+from outofcore.domains.go.learn.players import file_owners, read_games
 from outofcore.domains.go.learn.policy import PolicyTask
+from outofcore.domains.go.learn.style import StyleTask
 from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.play.oracle import next_position
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
-from outofcore.domains.task import Batch, Task
-from outofcore.errors import ParamsError
+from outofcore.domains.reading import Reading
+from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
+from outofcore.store.schema import Columns
 
 
-def predict(task: Task, batch: Batch) -> dict[str, Tensor]:
+def predict(task: PolicyTask | StyleTask, batch: Batch) -> dict[str, Tensor]:
     """Probabilities of all points and the pass (batch, points + 1) as ``move``, averaged over the eight symmetries.
 
-    Models that learnt them also give ``value`` and ``score`` (batch,) of the side to play. Raises ParamsError for
-    ``style``.
+    Models that learnt them also give ``value`` and ``score`` (batch,) of the side to play. A model of the task
+    ``style`` gives ``vector`` (batch, dimensions) in place of all these.
     """
-    if not isinstance(task, PolicyTask):
-        raise ParamsError(_no_moves())
+    if isinstance(task, StyleTask):
+        return {"vector": task.vectors(batch)}
+    batch = {name: tensor.to(task.device) for name, tensor in batch.items()}
     planes, points = batch["planes"], torch.arange(task.frame**2 + 1, device=task.device)
     size = batch["on_board"][:, 0].sum(1).long() if "on_board" in batch else torch.tensor([task.frame] * len(planes))
     source, target = (
@@ -49,18 +55,33 @@ def predict(task: Task, batch: Batch) -> dict[str, Tensor]:
 
 def unfiltered(section: GoSection) -> GoSection:
     """All games on boards that the model knows; illegal moves are treated as in training."""
-    if section.train.task != "policy":
-        raise ParamsError(_no_moves())
     filters = FilterSection(sizes=section.filters.sizes, illegal=section.filters.illegal, duplicates="keep")
     return section.model_copy(update={"filters": filters})
 
 
 def rows(
-    task: PolicyTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
+    task: PolicyTask | StyleTask,
+    store: Store,
+    part: str,
+    predicted: Iterable[Mapping[str, Tensor]],
+    options: Options,
+    reading: Reading,
 ) -> Iterator[Row]:
-    """A row per position: the move played, and the best moves; none on a stone or on a point that ko forbids."""
-    del task
-    for game, row, prediction in predicted_positions(store, part, predicted):
+    """A row per position, or of the task ``style`` per file.
+
+    The move played, and the best moves; none on a stone or on a point that ko forbids. The last row of a game is of the
+    position that it ends with, in which no move was played, unless both have passed.
+    """
+    if isinstance(task, StyleTask):
+        yield from _players(store, part, predicted)
+        return
+
+    def after(game: int, rows: Columns) -> Columns | None:
+        del game
+        return next_position(rows)
+
+    positions = predicted_positions(store, part, predicted, reading, partial(predict, task), after)
+    for game, row, prediction, follows in positions:
         points, shares = points_of(row), prediction["move"]
         frame, size = frame_of(row["stones"].shape[-1]), len(points)
         state, move = row["state"][0], int(row["move"][0])
@@ -75,15 +96,33 @@ def rows(
             "game": game,
             "move": int(state[MOVE_NUMBER]) + 1,
             "player": PLAYERS[int(state[TO_PLAY])],
-            "played": name_of(move, frame, size),
-            "probability": float(shares[move]),
+            "played": name_of(move, frame, size) if follows else "",
+            "probability": float(shares[move]) if follows else None,
             "best": {name_of(point, frame, size): float(shares[point]) for point in listed[: options.best]},
             **{f"{name}_for_black": sign * float(each) for name, each in prediction.items() if name != "move"},
         }
 
 
-def _no_moves() -> str:
-    return (
-        "this model tells players apart (go.train.task: style) and predicts no moves; train one with go.train.task: "
-        "policy"
-    )
+def _players(store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]]) -> Iterator[Row]:
+    """The player of each file, and the mean vector of that player's moves; of all moves where nobody is known."""
+    table, games = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)
+    starts, labels = games["start"].read(), games["player_of_file"].read()
+    owners = file_owners(store, PREDICTED_SPLIT)
+    names = sorted(set(owners.values()))
+    owner = np.array([names.index(owners[label]) if label in owners else -1 for label in labels])
+    own_side = (read_games(store, PREDICTED_SPLIT, tuple(names)).sides == owner[:, None]) | (owner < 0)[:, None]
+    files, file_of = np.unique(np.asarray(labels, str), return_inverse=True)
+    sums, moves, first = np.zeros((len(files), 1)), np.zeros(len(files), np.int64), 0
+    for batch in predicted:
+        vectors = batch["vector"].numpy()
+        last = first + len(vectors)
+        game = np.searchsorted(starts, np.arange(first, last), "right") - 1
+        own = own_side[game, table["state"].read(first, last)[:, TO_PLAY]]
+        own &= vectors.any(axis=1)  # beyond the moves that the model knows
+        sums = np.broadcast_to(sums, (len(files), vectors.shape[1])).copy() if first == 0 else sums
+        np.add.at(sums, file_of[game[own]], vectors[own])
+        moves += np.bincount(file_of[game[own]], minlength=len(files))
+        first = last
+    means = sums / np.maximum(moves, 1)[:, None]
+    for file, count, vector in zip(files.tolist(), np.bincount(file_of).tolist(), means.tolist(), strict=True):
+        yield {"file": file, "player": owners.get(file, ""), "games": count, "vector": vector}

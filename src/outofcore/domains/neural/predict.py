@@ -10,7 +10,7 @@ from torch import Tensor
 from outofcore.domains.domain import PREDICTED_SPLIT, Row, Section
 from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.model import NeuralTask
-from outofcore.domains.neural.tensors import make_reading
+from outofcore.domains.neural.tensors import NeuralReading
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.task import Batch
 from outofcore.errors import RawInputError
@@ -23,7 +23,12 @@ def predict(task: NeuralTask, batch: Batch) -> dict[str, Tensor]:
 
 
 def rows(
-    task: NeuralTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Section
+    task: NeuralTask,
+    store: Store,
+    part: str,
+    predicted: Iterable[Mapping[str, Tensor]],
+    options: Section,
+    reading: NeuralReading,
 ) -> Iterator[Row]:
     """A row per bin and neuron; the response is None where it does not count.
 
@@ -33,7 +38,7 @@ def rows(
     del options
     shape = _known_shape(task, store, part)
     table, trials = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)
-    window = make_reading(store.attributes, task.section).window["length"]
+    window = reading.window["length"]
     starts, lengths, labels, offsets = (trials[name].read() for name in ("start", "length", "trial", "offset"))
     samples = np.maximum(lengths - window + 1, 0)
     trial = np.repeat(np.arange(len(samples)), samples)  # of each sample

@@ -40,9 +40,8 @@ def find_players(store: Sequenced, section: GoTrainSection) -> tuple[str, ...]:
     with ``players: names``, everybody. Players with fewer than ``min_games`` are dropped; ParamsError if fewer than two
     remain.
     """
-    sides = _names(store, "train")
-    games = Counter(name for side in sides for name in side if name)
-    names = _owners(store, sides, games) if section.players == "files" else set(games)
+    games = Counter(name for side in _names(store, "train") for name in side if name)
+    names = set(file_owners(store, "train").values()) if section.players == "files" else set(games)
     chosen = tuple(sorted(name for name in names if games[name] >= section.min_games))
     if len(chosen) < 2:
         raise ParamsError(
@@ -63,18 +62,25 @@ def check_players(store: Sequenced, section: GoTrainSection) -> None:
         )
 
 
-def _owners(store: Sequenced, sides: tuple[list[str], list[str]], games: Counter[str]) -> set[str]:
-    """The player of each file; on ties the one with fewer games elsewhere."""
-    labels, lines = _column(store, "train", "player_of_file"), _column(store, "train", "first_line")
+def file_owners(store: Sequenced, split: str) -> dict[str, str]:
+    """The player of each file of which one is known, by ``player_of_file``.
+
+    The file's first line if somebody in it has that name, else the name in most of its games; on ties the one with
+    fewer games elsewhere.
+    """
+    sides = _names(store, split)
+    games = Counter(name for side in sides for name in side if name)
+    files, lines = _column(store, split, "player_of_file"), _column(store, split, "first_line")
     of_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    said: dict[str, str] = {}
-    for label, line, black, white in zip(labels, lines, *sides, strict=True):
-        of_file[label].update({black, white} - {""})
-        said.setdefault(label, line)
-    owners = set()
-    for label, names in of_file.items():
+    first_line: dict[str, str] = {}
+    for file, line, black, white in zip(files, lines, *sides, strict=True):
+        of_file[file].update({black, white} - {""})
+        first_line.setdefault(file, line)
+    owners = {}
+    for file, names in of_file.items():
         likely = sorted(names, key=lambda name: (-names[name], games[name], name))
-        owners.update([said[label]] if said[label] else likely[:1])
+        if likely:
+            owners[file] = first_line[file] if first_line[file] in names else likely[0]
     return owners
 
 

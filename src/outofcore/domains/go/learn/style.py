@@ -151,7 +151,9 @@ class StyleTask(Task):
         return {"embeddings": sums, "positions": torch.bincount(slot[counted], minlength=slots)}
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Top-1 and top-5 accuracy by games per query, with those of the heat maps."""
+        """Top-1 and top-5 accuracy by games per query, with those of the heat maps; nothing without known players."""
+        if not len(self.panel.player):
+            return {}
         figures: dict[str, float] = {"players": float(len(np.unique(self.panel.player)))}
         baseline = {answer.games: answer for answer in self.baseline}
         for mine in self._answers(sums):
@@ -188,6 +190,13 @@ class StyleTask(Task):
         centred = (means - known.mean(0)) * (positions > 0)[:, None]
         return identify(functional.normalize(centred, dim=1), self.panel)
 
+    def vectors(self, batch: Batch) -> Tensor:
+        """Embedding of each position (batch, dimensions); zero after ``first_moves``, which training never saw."""
+        first = self.section.first_moves
+        counted = batch["number"] < (torch.iinfo(torch.int64).max if first is None else first)
+        vectors = torch.zeros(len(counted), self.network.where.embedding_dim, device=counted.device)
+        return vectors.masked_scatter(counted[:, None], self._embed(batch, counted)) if counted.any() else vectors
+
     def _embed(self, batch: Batch, counted: Tensor | slice) -> Tensor:
         names = ("planes", "move", "to_play", "number")
         on_board = batch["on_board"][counted] if "on_board" in batch else None
@@ -197,6 +206,8 @@ class StyleTask(Task):
 
 def _look_up(keys: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Value per row from a table by game and side (-1 if the game is missing), and the game's index in it."""
+    if not len(keys):
+        return torch.full_like(batch["game"], -1), torch.zeros_like(batch["game"])
     place = torch.searchsorted(keys, batch["game"]).clamp(max=len(keys) - 1)
     value = values[place, batch["to_play"]]
     return torch.where(keys[place] == batch["game"], value, -1), place

@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
+from outofcore.domains.go.draw import frame_of
 from outofcore.domains.go.filters import FilterSection
-from outofcore.domains.go.schema import KO, SIZE, TO_PLAY
+from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.ndarrays import Bytes
+from outofcore.store.schema import Columns
 
 Node = dict[str, list[bytes]]
 Event = tuple[str, Any]
@@ -77,6 +79,35 @@ def _expected(stones: Bytes, frame: int, size: int) -> Iterator[list[list[Any]]]
         for line, column, letter in islice(points, count):
             board[line][column] = letter
         yield board
+
+
+def next_position(rows: Columns) -> Columns | None:
+    """The row of the position that the last row's move leads to, with a pass as its move; None after two passes."""
+    row = {name: column[-1].copy() for name, column in rows.items()}
+    stones, state, frame = row["stones"], row["state"], frame_of(row["stones"].shape[-1])
+    size, pass_ = int(state[SIZE]), frame * frame
+    if (rows["move"][-2:] == pass_).sum() == 2:
+        return None
+    board = boards.Board(size)
+    board.board = next(_expected(stones[None], frame, size))
+    state[KO] = -1
+    if row["move"] != pass_:
+        line, column = divmod(int(row["move"]), frame)
+        try:
+            ko = board.play(size - 1 - line, column, "bw"[state[TO_PLAY]])
+        except ValueError:  # a stone on a stone, which the settings may let pass
+            return None
+        state[KO] = -1 if ko is None else (size - 1 - ko[0]) * frame + ko[1]
+    bits = np.zeros((2, frame, frame), np.uint8)
+    for colour, point in board.list_occupied_points():
+        bits["bw".index(colour), size - 1 - point[0], point[1]] = 1
+    row["stones"] = np.packbits(bits.reshape(2, -1), axis=-1)
+    state[TO_PLAY], state[MOVE_NUMBER], row["move"] = (
+        1 - state[TO_PLAY],
+        state[MOVE_NUMBER] + 1,
+        rows["move"].dtype.type(pass_),
+    )
+    return {name: np.asarray(value)[None] for name, value in row.items()}
 
 
 def read_events(game: bytes, size: int) -> list[Event] | None:
