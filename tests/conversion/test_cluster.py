@@ -16,8 +16,8 @@ import pytest
 from outofcore.conversion.cluster import compare, open_cluster
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
+from outofcore.conversion.inputs import versions
 from outofcore.conversion.run import Conversion, ConversionResult
-from outofcore.conversion.versions import versions
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import ClusterError, ParamsError

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion import versions
+from outofcore.conversion import inputs
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import Journal
@@ -196,7 +196,7 @@ def test_another_version_of_the_package_or_an_engine_starts_afresh(
     raw: Path, whole: ConversionResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     stop(raw, tmp_path)
-    found = versions.versions("lines")
+    found = inputs.versions("lines")
     monkeypatch.setattr("outofcore.conversion.journal.versions", lambda _: {**found, package: "99"})
     again = run(raw, tmp_path)
     assert again.resumed_units == 0

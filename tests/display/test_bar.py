@@ -13,7 +13,7 @@ import termios
 import pytest
 
 SHOWN = """
-from outofcore.conversion.progress import ConversionProgress
+from outofcore.conversion.run import ConversionProgress
 from pathlib import Path
 with ConversionProgress("convert chess", 1000, Path("/")) as shown:
     shown.update(420, 12_345_678, 12_345, 120_500_000_000)

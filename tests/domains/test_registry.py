@@ -94,21 +94,21 @@ def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:
 def test_the_version_of_that_package_counts_among_those_that_determine_bytes(tmp_path: Path) -> None:
     install_dna(tmp_path / "site")
     install(tmp_path / "site", "of-another-domain", "rna = rna\n", version="0.1")
-    code = "from outofcore.conversion.versions import versions as v; print(v('dna').items() - v('chess').items())"
+    code = "from outofcore.conversion.inputs import versions as v; print(v('dna').items() - v('chess').items())"
     assert run(tmp_path, "-c", code).stdout == "{('dna-for-training', '1.2')}\n"
 
 
 def test_a_package_cannot_pass_for_another_that_determines_bytes(tmp_path: Path) -> None:
     install(tmp_path / "site", "outofcore", "mine = mine\n", version="0.1")
     (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ()\n")
-    code = "from outofcore.conversion.versions import versions; print(versions('mine')['outofcore'])"
+    code = "from outofcore.conversion.inputs import versions; print(versions('mine')['outofcore'])"
     assert "+" in run(tmp_path, "-c", code).stdout
 
 
 def test_packages_of_a_domain_go_by_their_names_in_imports(tmp_path: Path) -> None:
     install(tmp_path / "site", "of-mine", "mine = mine\n", version="0.1")
     (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ('yaml', 'nosuch.inner')\n")
-    code = "from outofcore.conversion.versions import versions as v; print(v('mine').items() - v('rna').items())"
+    code = "from outofcore.conversion.inputs import versions as v; print(v('mine').items() - v('rna').items())"
     found = run(tmp_path, "-c", code).stdout
     assert f"('PyYAML', '{version('PyYAML')}')" in found
     assert "nosuch" not in found

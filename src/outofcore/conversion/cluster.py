@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, TypeVar
 
-from outofcore.conversion.versions import versions
+from outofcore.conversion.inputs import versions
 from outofcore.errors import ClusterError
 from outofcore.raw.files import RawFile
 from outofcore.system.extras import load

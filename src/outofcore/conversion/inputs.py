@@ -1,18 +1,27 @@
-"""Detect changes of raw files during a conversion: a sealed store must come from one state of each."""
+"""What determines the bytes of a store: the raw files, of one state each, and the versions of what converts them.
+
+With equal versions, equal input gives equal bytes. A change of a raw file during a conversion is detected.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
+from outofcore.domains.registry import engines, packages
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 
+PACKAGE = Path(__file__).resolve().parents[1]
 # The coarsest clock of a filesystem (FAT): two changes within it may leave the same times.
 TICK_NS = 2 * 10**9
 # To hand a file to another thread takes longer than to digest a small one.
@@ -108,3 +117,21 @@ def _changed(file: RawFile, how: str) -> str:
         f"{file.path} has changed during the conversion ({how}), so nothing was sealed; run again when nothing "
         "writes to the raw input"
     )
+
+
+def versions(domain: str) -> dict[str, str]:
+    """The package with a digest of its sources, its engines and oracles, and the package that adds the domain."""
+    compiled = {name: metadata.version(name) for name in ("numba", "numpy")}
+    own = {"outofcore": f"{metadata.version('outofcore')}+{_source_digest()[:12]}"}
+    return {**packages(domain), **own, **compiled, **engines(domain)}
+
+
+@cache
+def _source_digest() -> str:
+    """SHA-256 over all source files."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(
+            f"{path.relative_to(PACKAGE).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
+        )
+    return digest.hexdigest()

@@ -1,7 +1,8 @@
 """Checkpoints from which a stopped conversion resumes, saved periodically next to the shards.
 
 A journal belongs to one conversion: other input, params, or versions of the package, its engines or the format start
-afresh, as does a journal with a changed byte.
+afresh, as does a journal with a changed byte. What a checkpoint counts of an append-only file is on the disk, and is
+verified on resumption.
 """
 
 from __future__ import annotations
@@ -9,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from outofcore.conversion.appended import AppendedFile
-from outofcore.conversion.inputs import Inputs
-from outofcore.conversion.versions import versions
+from outofcore.conversion.inputs import Inputs, versions
 from outofcore.domains.domain import Section
 from outofcore.errors import DamagedStore
 from outofcore.store.schema import Schema
@@ -29,6 +29,10 @@ JOURNAL = 4
 # Settings for reading a store change no byte of it, nor does what is only checked.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 NOT_STORED = NOT_CONVERSION | {"audit"}
+_READ_BYTES = 1 << 20
+
+Mark = tuple[int, str]
+"""Bytes of the file that count, and their SHA-256."""
 
 
 def work_folder(store: Path, scratch: Path | None) -> Path:
@@ -37,6 +41,72 @@ def work_folder(store: Path, scratch: Path | None) -> Path:
         return store.with_name(f"{store.name}.work")
     workspace = hashlib.sha256(os.fsencode(store.resolve())).hexdigest()[:8]
     return scratch / f"{store.name}.{workspace}.work"
+
+
+class AppendedFile:
+    """A file to which bytes are appended, with a digest of all of them; opened by the first write."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._bytes = 0
+        self._digest = hashlib.sha256()
+        self._synced = True
+        self._stream: FileIO | None = None
+
+    def write(self, content: bytes) -> None:
+        """Append bytes; they count from the next :meth:`mark`."""
+        rest = memoryview(content)
+        try:
+            with writing(self.path):
+                stream = self._opened()
+                while rest:
+                    rest = rest[stream.write(rest) :]
+        except BaseException:
+            self.close()  # a partial write is truncated before the next write
+            raise
+        self._digest.update(content)
+        self._bytes += len(content)
+        self._synced = False
+
+    def mark(self) -> Mark:
+        """Flush everything to the disk."""
+        if not self._synced:
+            with writing(self.path):
+                os.fsync(self._opened().fileno())
+            self._synced = True
+        return self._bytes, self._digest.hexdigest()
+
+    def resume(self, mark: Sequence[int | str]) -> None:
+        """Append after a mark, truncating what a stopped run wrote beyond it; raises DamagedStore."""
+        expected = int(mark[0])
+        digest = hashlib.sha256()
+        missing = expected
+        if expected:
+            with self.path.open("rb") as stream:
+                while missing and (block := stream.read(min(missing, _READ_BYTES))):
+                    digest.update(block)
+                    missing -= len(block)
+        if missing or digest.hexdigest() != mark[1]:
+            raise DamagedStore(f"{self.path.name} has changed")
+        self._bytes, self._digest = expected, digest
+
+    def content(self) -> bytes:
+        """The bytes that count."""
+        if not self._bytes:
+            return b""
+        with self.path.open("rb") as stream:
+            return stream.read(self._bytes)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _opened(self) -> FileIO:
+        if self._stream is None:
+            self._stream = self.path.open("ab", buffering=0)
+            self._stream.truncate(self._bytes)
+        return self._stream
 
 
 @dataclass(frozen=True)
