@@ -163,7 +163,7 @@ def test_a_state_that_was_saved_before_is_still_read(make_store: MakeStore) -> N
     rest = identities(batches)
     batches.set_epoch(4)
     assert identities(batches)[200:] == rest
-    with pytest.raises(StateError, match=r"is of version 1 of the order of samples, expected version 2: go on with"):
+    with pytest.raises(StateError, match=r"is of version 1 of the order of samples, expected version 2: continue with"):
         batches.load_state_dict({**saved, "version": 1})
 
 

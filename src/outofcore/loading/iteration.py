@@ -320,7 +320,7 @@ def _check(state: object, own: Mapping[str, Any]) -> None:
         if name == "version":
             raise StateError(
                 f"the saved state is of version {shown(other)} of the order of samples, expected version {expected}: "
-                "go on with the release that saved it, or begin without it"
+                "continue with the release that saved it, or begin without it"
             )
         if name == "layout" and isinstance(other, Mapping):
             keys = [key for key in {**expected, **other} if _plain(expected.get(key)) != _plain(other.get(key))]

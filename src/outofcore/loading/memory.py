@@ -196,17 +196,44 @@ class MemoryEstimate:
         return replace(other, pool_chunks=other.chunks if limits.chunks is None else limits.chunks)
 
 
+def estimate(
+    sample: SampleBytes,
+    limits: PoolLimits,
+    world: int,
+    *,
+    batch_size: int,
+    chunks: int,
+    tables: int,
+    opening: int,
+    **others: Any,
+) -> MemoryEstimate:
+    """What one of ``world`` ranks needs for such samples; bytes of tables are in addition to those of ``limits``."""
+    own = -(-batch_size // world)
+    return MemoryEstimate(
+        chunks=chunks,
+        pool_chunks=chunks if limits.chunks is None else limits.chunks,
+        pool_samples=limits.samples,
+        pool_weights=limits.weights,
+        batch_size=batch_size,
+        batch=own * (sample.rows + sample.tensors),
+        retained=sample.thread(own),
+        map_retained=sample.map_retained(own),
+        map_returned=sample.map_returned(own),
+        tables=limits.table_bytes + tables,
+        opening=limits.table_bytes + opening,
+        **others,
+    )
+
+
 def measure(
     split: Split, sampler: Sampler, sample: SampleBytes, batch_size: int, pool_blocks: int, world: int, threads: int
 ) -> MemoryEstimate:
     """What one of ``world`` ranks needs to read a split."""
-    own = -(-batch_size // world)
     dealt = math.gcd(world, sampler.lanes)
     limits = sampler.limits(dealt)
     mask = split.sequences.mask
-    tables = limits.table_bytes + split.columns.bytes + (0 if mask is None else mask.nbytes)
+    tables = split.columns.bytes + (0 if mask is None else mask.nbytes)
     rows = split.rows
-    chunks = rows.chunks if split.used is None else len(split.used)
     cached = sorted(array.cached_bytes for array in rows.arrays)
     kept = sum(cached) + 2 * sum(cached[-threads:])  # one that is being decoded is there encoded and decoded besides
     of_chunks = table_bytes(rows.chunks, len(rows.fields))
@@ -217,23 +244,20 @@ def measure(
         less = other.limits(dealt)
         return less, less.table_bytes + table_bytes(-(-rows.chunks * rows.chunk_rows // count), len(rows.fields))
 
-    return MemoryEstimate(
-        fewer_blocks=lambda blocks: sampler.with_pool(blocks).limits(dealt),
-        fewer_rows=fewer_rows,
-        chunk_tables=limits.table_bytes + of_chunks,
+    return estimate(
+        sample,
+        limits,
+        world,
+        batch_size=batch_size,
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
-        chunks=chunks,
+        chunks=rows.chunks if split.used is None else len(split.used),
         unused=0 if split.used is None else rows.chunks - len(split.used),
+        fewer_blocks=lambda blocks: sampler.with_pool(blocks).limits(dealt),
+        fewer_rows=fewer_rows,
         pool_blocks=pool_blocks,
-        pool_chunks=chunks if limits.chunks is None else limits.chunks,
-        pool_samples=limits.samples,
-        batch_size=batch_size,
-        batch=own * (sample.rows + sample.tensors),
-        retained=sample.thread(own),
-        map_retained=sample.map_retained(own),
-        map_returned=sample.map_returned(own),
         tables=tables + of_chunks + kept,
+        chunk_tables=limits.table_bytes + of_chunks,
         kept=kept,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, weights=limits.by_sequence) else 0),
         threads=threads,
@@ -243,7 +267,6 @@ def measure(
         local=split.local,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
-        pool_weights=limits.weights,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windo
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, table_bytes
+from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, estimate, table_bytes
 from outofcore.loading.order import PlainSampler
 from outofcore.loading.sequences import indexable
 from outofcore.loading.windows import Window, Windows
@@ -213,29 +213,26 @@ def loader_needs(
     value = _values_bytes(columns)
     held = [*columns, *(each for each in _taken(schema, reading) if each not in columns)]
     table = sequences * (8 + _values_bytes(held)) if held else 0
-    fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
+    fields, chunks = _fields(schema, reading), -(-rows // layout.chunk_rows)
     windows = _windows(reading, rows)
-    sampler = PlainSampler(windows, chunk_rows, 0, shuffle=True, pool_blocks=section.pool_blocks)
-    chunks = -(-rows // chunk_rows)
+    sampler = PlainSampler(windows, layout.chunk_rows, 0, shuffle=True, pool_blocks=section.pool_blocks)
     dealt = math.gcd(world, sampler.lanes)
-    pool_chunks, pool_samples = sampler.pool_chunks(dealt), sampler.pool_samples(dealt)
-    batch = -(-section.batch_size // world)
+    limits, size = sampler.limits(dealt), section.batch_size
     if balanced:  # a pool is a batch
-        pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
-        batch = pool_samples
+        size = math.prod(balanced)
+        limits = replace(limits, samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
     sample = made_up_sample(schema, reading)[1].in_slabs
-    return MemoryEstimate(
-        chunk=chunk_rows * sum(field.row_bytes for field in fields),
+    return estimate(
+        replace(sample, tensors=sample.tensors + value),
+        limits,
+        world,
+        batch_size=size,
+        chunk=layout.chunk_rows * sum(field.row_bytes for field in fields),
         chunks=chunks,
         pool_blocks=section.pool_blocks,
-        pool_chunks=pool_chunks,
-        pool_samples=pool_samples,
         fewer_blocks=None if balanced else lambda blocks: sampler.with_pool(blocks).limits(dealt),
-        batch_size=section.batch_size,
-        batch=batch * (sample.rows + sample.tensors + value),
-        retained=sample.thread(batch),
-        tables=sampler.table_bytes + table_bytes(chunks, len(fields)) + table,
-        opening=sampler.table_bytes + table + 16 * sequences,
+        tables=table_bytes(chunks, len(fields)) + table,
+        opening=table + 16 * sequences,
         threads=threads,
         mappable=layout.codec == "none",
         access="recurring" if balanced else "pools",
