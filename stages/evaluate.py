@@ -27,7 +27,7 @@ def main(name: str) -> None:
     with large_imports():  # which take seconds
         import torch
 
-        from outofcore.report.words import told
+        from outofcore.report.words import figure_lines
         from outofcore.training.evaluation import evaluate
         from outofcore.training.loaders import open_split, open_streams
         from outofcore.training.ranks import choose_device
@@ -64,7 +64,11 @@ def main(name: str) -> None:
         print(f"the {SPLIT} split of {fixed.root} gives no sample: convert it with a larger {name}.splits.{SPLIT}")
     sequences = {} if domain.streamed(section) else {"sequences": sum(counts)}
     write_metrics(Path("metrics") / name, test=figures | sequences | {"test_digest": split_digest(fixed, SPLIT)})
-    print(*told(figures), f"metrics/{name}/test.json has all figures of the {SPLIT} split", sep="\n")
+    print(
+        *figure_lines(figures, compared=True),
+        f"metrics/{name}/test.json has all figures of the {SPLIT} split",
+        sep="\n",
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def main(name: str) -> None:
     check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
     with large_imports():  # which take seconds
-        from outofcore.report.words import told
+        from outofcore.report.words import figure_lines
         from outofcore.training.ranks import this_rank
         from outofcore.training.run import run
 
@@ -39,9 +39,8 @@ def main(name: str) -> None:
     commit = commit_of(Path("models") / name, cache) if cache else None
     figures = run(domain, section, store, machine, Path(), tell, commit)
     if not this_rank().rank:
-        print(
-            *told(figures), f"metrics/{name}/train.json has all figures; 'python stages/report.py' draws them", sep="\n"
-        )
+        whole = f"metrics/{name}/train.json has all figures; 'python stages/report.py' draws them"
+        print(*figure_lines(figures, compared=True), whole, sep="\n")
 
 
 def tell(*lines: str) -> None:

@@ -34,7 +34,7 @@ def test_the_command_prints_a_table_csv_or_lines_of_json(project: Path, elsewher
     assert [json.loads(line) for line in shown.stdout.splitlines()] == rows
     left_out, *figures = shown.stderr.splitlines()
     assert left_out.startswith("1 left out (illegal_move 1); the first: game.pgn, byte ")
-    assert figures[0].startswith(f"Top 1: {predictions.figures['top1']:.4g} (always the most frequent")
+    assert figures[0].startswith(f"Top 1: {predictions.figures['top1']:.4g}; always the most frequent")
 
     listed = list(csv.DictReader(io.StringIO(call("predict", folder, "game.pgn", "--best", 2, "--csv").stdout)))
     assert [line["played"] for line in listed] == [row["played"] for row in rows]

@@ -96,7 +96,7 @@ def test_what_is_equal_for_all_is_a_line_and_no_chart(page: Page) -> None:
 def test_it_begins_with_what_was_learned_and_the_sizes_of_raw_files_and_stores(project: Path, page: Page) -> None:
     glimpses = [" ".join(element.text.split()) for element in page.all("article")]
     assert len(glimpses) == len(DOMAINS)
-    assert "Top 1: 0.2, 0.1 to 0.3 (always the most frequent: 0.1)" in next(
+    assert "Top 1: 0.2 (95 %: 0.1 to 0.3); always the most frequent: 0.1" in next(
         each for each in glimpses if "Chess" in each
     )
     for name, each in zip(sorted(DOMAINS), glimpses, strict=True):

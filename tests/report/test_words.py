@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outofcore.report.words import baseline_of, figure_name, results, seconds, told, wait
+from outofcore.report.words import baseline_of, figure_lines, figure_name, results, seconds, wait
 
 
 @pytest.mark.parametrize(("value", "shown"), [(4.41, "4.41 s"), (65.66, "65.7 s"), (720, "12 min"), (12600, "3.5 h")])
@@ -34,16 +34,16 @@ def test_results_hold_every_figure_once() -> None:
 
 def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
     figures = {"top1": 0.2, "top1_most_frequent": 0.02, "squared_error": 0.03, "squared_error_mean_response": 0.01}
-    assert told({**figures, "neurons": 4}) == [
-        "Top 1: 0.2 (always the most frequent: 0.02)",
-        "Squared error: 0.03 (always the mean response, which does better: 0.01)",
+    assert figure_lines({**figures, "neurons": 4}, compared=True) == [
+        "Top 1: 0.2; always the most frequent: 0.02",
+        "Squared error: 0.03; always the mean response, which does better: 0.01",
     ]
     ends = {"low": {"top1": 0.125}, "high": {"top1": 0.25}}
-    first, *_ = told({**figures, **ends, "test_digest": "1f"})
-    assert first == "Top 1: 0.2, 0.125 to 0.25 (always the most frequent: 0.02)"
+    first, *_ = figure_lines({**figures, **ends, "test_digest": "1f"})
+    assert first == "Top 1: 0.2 (95 %: 0.125 to 0.25); always the most frequent: 0.02"
     for name in ("loss", "policy_loss", "perplexity", "bits_per_byte"):
-        assert not any("better" in line for line in told({name: 1.0, f"{name}_frequencies": 2.0}))
-        assert all("better" in line for line in told({name: 2.0, f"{name}_frequencies": 1.0}))
+        assert not any("better" in line for line in figure_lines({name: 1.0, f"{name}_frequencies": 2.0}))
+        assert all("better" in line for line in figure_lines({name: 2.0, f"{name}_frequencies": 1.0}))
 
 
 @pytest.mark.parametrize(

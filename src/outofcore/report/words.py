@@ -59,20 +59,17 @@ def interval(figures: Mapping[str, Any], key: str) -> str:
     return f"{number(figures['low'][key])} to {number(figures['high'][key])}" if key in figures.get("low", {}) else ""
 
 
-def told(figures: Mapping[str, Any]) -> list[str]:
-    """The metrics that have a baseline, one line each, with their intervals."""
-    return [
-        f"{each.name}: {', '.join(filter(None, (each.value, each.interval)))} ({each.of}: {each.baseline})"
-        for each in results(figures)
-        if each.of
-    ]
-
-
-def figure_lines(figures: Mapping[str, Any]) -> list[str]:
-    """All metrics, one line each, with their baselines."""
-    return [
-        f"{each.name}: {each.value}{f' ({each.of}: {each.baseline})' if each.of else ''}" for each in results(figures)
-    ]
+def figure_lines(figures: Mapping[str, Any], *, compared: bool = False) -> list[str]:
+    """The metrics, one line each, with 95 % intervals and baselines; ``compared``: those that have a baseline."""
+    lines = []
+    for result in results(figures):
+        line = f"{result.name}: {result.value}"
+        line += f" (95 %: {result.interval})" if result.interval else ""
+        if result.of:
+            line += f"; {result.of}: {result.baseline}"
+        if result.of or not compared:
+            lines.append(line)
+    return lines
 
 
 def baseline_of(key: str, keys: Iterable[str]) -> tuple[str, str]:
@@ -105,10 +102,10 @@ SHORT_RUN, START = 300, 10
 def wait(run: Mapping[str, Any]) -> str:
     """What share of the time training waited for data, by ``train_run.json``."""
     trained, share = run.get("training_seconds", run["seconds"]), run["data_wait_share"]
-    told = f"Steps waited for data {share:.1%} of the time".replace("%", " %")
+    waited = f"Steps waited for data {share:.1%} of the time".replace("%", " %")
     if trained > SHORT_RUN or share * trained > START or share < 0.01:
-        return f"{told}."
-    return f"{told} ({seconds(share * trained)}): in a run this short, mostly for the first batch."
+        return f"{waited}."
+    return f"{waited} ({seconds(share * trained)}): in a run this short, mostly for the first batch."
 
 
 def seconds(value: float) -> str:
