@@ -16,6 +16,7 @@ import numpy.typing as npt
 import tokenizers
 
 from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.normalizer import MOST_GROWTH, most_growth
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.ndarrays import Ints
 
@@ -44,6 +45,11 @@ class Tokenizer:
     def plain(self) -> str:
         """The tokenizer without what it adds around a text, as JSON; the ids stay those of the file."""
         return _dumped(self._content | {"post_processor": None, "truncation": None, "padding": None})
+
+    @cached_property
+    def most_growth(self) -> float:
+        """Most bytes that its normalizer makes of one."""
+        return most_growth(self._content.get("normalizer"))
 
     @cached_property
     def size(self) -> int:
@@ -211,8 +217,8 @@ def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
 def load_tokenizer(section: TextSection) -> Tokenizer:
     """The tokenizer at ``tokenizer.path``, a file or the folder that holds it.
 
-    Raises ParamsError if it is missing, not a ``tokenizer.json``, has no token or ids beyond :data:`MOST_IDS`, or lacks
-    the end token.
+    Raises ParamsError if it is missing, not a ``tokenizer.json``, has no token or ids beyond :data:`MOST_IDS`, makes
+    too much of a text, or lacks the end token.
     """
     path = Path(section.tokenizer.path)
     path = path / TOKENIZER_FILE if path.is_dir() else path
@@ -238,5 +244,10 @@ def _checked(text: str, end_of_document: str | None, begin_of_document: str | No
     if not vocabulary or tokenizer.size > MOST_IDS:
         got = f"one of {tokenizer.size - 1:,}" if vocabulary else "none"
         raise ParamsError(f"{path}: expected a tokenizer.json with ids from 0 to at most {MOST_IDS - 1:,}, got {got}")
+    if (growth := tokenizer.most_growth) > MOST_GROWTH:
+        raise ParamsError(
+            f"{path}: expected a normalizer that makes at most {MOST_GROWTH} bytes of one, got one that may make "
+            f"{growth:,.0f}: a text would take all memory; change its Replace or Prepend"
+        )
     _ = tokenizer.end_id, tokenizer.begin_id
     return tokenizer
