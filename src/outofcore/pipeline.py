@@ -80,8 +80,9 @@ def convert(
         Also replace a store of another domain or other settings.
     **settings
         Sections of the settings by name (``filters``, ``source``, ``splits``, ``store``, ...), each a mapping of the
-        keys that differ; they take precedence over those of ``params``. A text is tokenized by
-        ``tokenizer={"path": "tokenizer.json"}`` or that of ``params``; with neither, one is learnt from the text first.
+        keys that differ; they take precedence over those of ``params``. A text is tokenized by ``tokenizer=``, a
+        ``tokenizer.json``, the folder of one or of GPT-2's files, or a ``tokenizers.Tokenizer``, or by that of
+        ``params``; with neither, one is learnt from the text first.
 
     Returns
     -------

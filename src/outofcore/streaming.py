@@ -21,6 +21,8 @@ from outofcore.raw.files import search
 from outofcore.settings.hardware import usable_cores
 
 if TYPE_CHECKING:
+    import tokenizers
+
     from outofcore.domains.text.stream import TextStream
 
 _MOST_THREADS = 8
@@ -33,7 +35,7 @@ def stream(
     split: str = "train",
     batch_size: int = 64,
     *,
-    tokenizer: str | Path | Mapping[str, Any] | None = None,
+    tokenizer: str | Path | Mapping[str, Any] | tokenizers.Tokenizer | None = None,
     column: str | None = None,
     shuffle: bool = True,
     seed: int = 0,
@@ -67,8 +69,9 @@ def stream(
     batch_size
         Windows of a batch.
     tokenizer
-        A ``tokenizer.json``, or the folder that holds it; :func:`outofcore.train_tokenizer` makes one. By default the
-        one at ``tokenizer.path`` of ``params``.
+        A ``tokenizer.json``, the folder that holds it or GPT-2's ``vocab.json`` and ``merges.txt``, or a
+        ``tokenizers.Tokenizer``; :func:`outofcore.train_tokenizer` makes one. By default the one at
+        ``tokenizer.path`` of ``params``.
     column
         The key or column that holds the text; ``"text"`` by default. The same as ``source={"text_column": ...}``.
     shuffle

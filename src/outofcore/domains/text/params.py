@@ -94,7 +94,9 @@ class TokenizerSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _path_alone(cls, values: Any) -> Any:
-        """A call names a finished tokenizer by its path alone, and files by paths of any kind."""
+        """A call names a finished tokenizer by its path alone, or gives the library's own object."""
+        if callable(to_str := getattr(values, "to_str", None)):
+            return {"path": to_str()}
         if isinstance(values, str | Path):
             return {"path": os.fspath(values)}
         if not isinstance(values, Mapping):

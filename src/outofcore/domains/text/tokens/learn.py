@@ -15,6 +15,7 @@ from outofcore.display.bar import Bar
 from outofcore.domains.text.documents.reading import OpenMember
 from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.domains.text.tokens.gpt2 import byte_level, gpt2_content
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.errors import ParamsError
 from outofcore.raw.cutting import MemberText
@@ -29,9 +30,6 @@ MOST_TOKENIZER_BYTES = 1 << 30
 SAMPLE_BYTES = 16 << 20
 # No token: without one for what it does not know, a BPE drops it.
 _UNKNOWN = "<unknown character>"
-
-GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
-"""GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
 
 
 def write_tokenizer(path: Path, section: TextSection, files: Sequence[RawFile]) -> str:
@@ -63,7 +61,9 @@ def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
     """
     if section.tokenizer.learnt:
         return _train(section, files)
-    return _gpt2(section) if section.tokenizer.kind == "gpt2" else _given(section)
+    if section.tokenizer.kind == "gpt2":
+        return gpt2_content(Path(section.tokenizer.given), section.source.tokens, "text.tokenizer.given")
+    return _given(section)
 
 
 def _train(section: TextSection, files: Sequence[RawFile]) -> str:
@@ -81,7 +81,7 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
 
 
 def _bpe(chunks: Iterator[str], section: TextSection) -> tokenizers.Tokenizer:
-    tokenizer = _byte_level(models.BPE())
+    tokenizer = byte_level(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=section.tokenizer.vocab_size,
         special_tokens=section.source.tokens,
@@ -149,26 +149,6 @@ def _of_member(member: Member, section: TextSection) -> Iterator[bytes]:
         yield from read_documents(text.unit(offset, payload, detail=contents), section).texts
 
 
-def _gpt2(section: TextSection) -> str:
-    folder = Path(section.tokenizer.given)
-    pairs = [[folder / name for name in names] for names in GPT2_FILES]
-    found = next((pair for pair in pairs if all(path.is_file() for path in pair)), None)
-    if found is None:
-        wanted = ", or ".join(" and ".join(names) for names in GPT2_FILES)
-        raise ParamsError(f"text.tokenizer.given: expected a folder with {wanted}, found no such pair in {folder}")
-    encoder, merges = map(str, found)
-    try:
-        tokenizer = _byte_level(models.BPE.from_file(encoder, merges))
-    except Exception as error:
-        raise ParamsError(
-            f"text.tokenizer.given: expected GPT-2's {found[0].name} and {found[1].name} in {folder}, {error}"
-        ) from error
-    known = [token for token in section.source.tokens if tokenizer.token_to_id(token) is not None]
-    tokenizer.add_special_tokens(known)
-    text: str = tokenizer.to_str()
-    return text
-
-
 def _given(section: TextSection) -> str:
     path = Path(section.tokenizer.given)
     path = path / TOKENIZER_FILE if path.is_dir() else path
@@ -178,10 +158,3 @@ def _given(section: TextSection) -> str:
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     except Exception as error:
         raise ParamsError(f"text.tokenizer.given: expected a {TOKENIZER_FILE} at {path}, {error}") from error
-
-
-def _byte_level(model: models.Model) -> tokenizers.Tokenizer:
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import tokenizers
 
 from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.gpt2 import gpt2_content, gpt2_files
 from outofcore.domains.text.tokens.normalizer import MOST_GROWTH, most_growth
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.ndarrays import Ints
@@ -215,12 +216,16 @@ def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
 
 
 def load_tokenizer(section: TextSection) -> Tokenizer:
-    """The tokenizer at ``tokenizer.path``, a file or the folder that holds it.
+    """The tokenizer at ``tokenizer.path``: a file, the folder that holds it or GPT-2's files, or the content itself.
 
     Raises ParamsError if it is missing, not a ``tokenizer.json``, has no token or ids beyond :data:`MOST_IDS`, makes
     too much of a text, or lacks the end token.
     """
+    if section.tokenizer.path.startswith("{"):
+        return _checked(section.tokenizer.path, *_around(section), "text.tokenizer")
     path = Path(section.tokenizer.path)
+    if not (path / TOKENIZER_FILE).is_file() and gpt2_files(path):
+        return _checked(gpt2_content(path, section.source.tokens, "text.tokenizer.path"), *_around(section), str(path))
     path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
@@ -231,7 +236,11 @@ def load_tokenizer(section: TextSection) -> Tokenizer:
         ) from error
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path}: expected a tokenizer.json, {error}") from error
-    return _checked(text, section.source.end_of_document, section.source.begin_of_document, str(path))
+    return _checked(text, *_around(section), str(path))
+
+
+def _around(section: TextSection) -> tuple[str | None, str | None]:
+    return section.source.end_of_document, section.source.begin_of_document
 
 
 @lru_cache(maxsize=4)
