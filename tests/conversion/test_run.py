@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 from collections import Counter
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,11 @@ from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.conversion.splits import SPLITS
-from outofcore.domains.sections import StoreSection
 from outofcore.errors import AuditError, RawInputError, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.reader import Store, open_store
-from outofcore.store.schema import Field, Schema
-from outofcore.store.shards import ShardFile, index_bytes
+from outofcore.store.schema import Schema
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
 from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lines
@@ -326,55 +323,3 @@ def test_free_space_is_checked_with_what_waits_to_be_written(
     seen = set()
     run(raw, tmp_path, watch=lambda written, waiting: seen.add((written, waiting)))
     assert seen == {(5, 7)}
-
-
-def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None:
-    """As many as the shards have, without a look at all of them for every unit."""
-
-    def on_disk() -> int:
-        sizes = {path: path.stat().st_size for path in (tmp_path / "store").rglob("c.*")}
-        return sum(size - (path.suffix == ".partial") * index_bytes(2) for path, size in sizes.items())
-
-    schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
-    layout = StoreSection(chunk_rows=16, shard_rows=32).layout()
-    with AtOnce() as encoders:
-        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders, Synced)
-        for number in range(50):
-            rows = {"number": np.arange(number, number + 20, dtype=np.int32)}
-            writer.append("", SPLITS[number % 3], rows, {"length": np.array([20])})
-            assert writer.bytes_waiting() > 0
-            assert writer.bytes_written() == on_disk()
-            for table in writer.tables():
-                table.files = Unread(table.files)
-        state = writer.snapshot()
-        assert writer.bytes_waiting() == 0
-        assert writer.bytes_written() == on_disk() > 0
-        writer.abandon()
-        again = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
-        again.restore(state)
-        assert again.bytes_written() == on_disk()
-        again.abandon()
-
-
-class AtOnce(Executor):
-    """Has done everything before anybody looks."""
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
-
-
-class Synced(ShardFile):
-    """A shard of which nothing remains in a buffer."""
-
-    def append(self, encoded: bytes) -> None:
-        super().append(encoded)
-        self.sync()
-
-
-class Unread(dict[str, tuple[int, str]]):
-    """Shards that nobody sums up."""
-
-    def values(self) -> Any:
-        raise AssertionError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +15,7 @@ from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
-from tests.few_files import with_few_files
-from tests.store.conftest import SCHEMA, batch, write_store
+from tests.store.conftest import SCHEMA, batch
 
 CODECS = ["none", "lz4", "zstd"]
 
@@ -116,17 +114,6 @@ def test_parts_that_have_ended_keep_neither_rows_nor_open_files(tmp_path: Path, 
     writer.abandon()
 
 
-def test_shards_that_are_finished_slowly_do_not_keep_their_files_open(tmp_path: Path) -> None:
-    with_few_files(write_small_shards, tmp_path, files=60)
-
-
-def write_small_shards(folder: Path) -> None:
-    sync = os.fsync
-    os.fsync = lambda number: time.sleep(0.003) or sync(number)  # type: ignore[assignment,func-returns-value]
-    write_store(folder / "a.zarr", batches=[[100]] * 20, layout=Layout(codec="none", chunk_rows=16, shard_rows=16))
-    assert len([*(folder / "a.zarr/train/move").glob("c.*")]) == 125
-
-
 def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
     writer = StoreWriter(tmp_path / "w", {"": SCHEMA}, Layout(chunk_rows=64, shard_rows=64), ("train",), encoders)
     writer.append("", "train", *batch([4, 70], np.random.default_rng(0)))
@@ -139,12 +126,3 @@ def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, e
         seal = writer.commit(target, {"domain": "chess", "parts": [""], "splits": ["train"]}, sources)
     found = {path.relative_to(tmp_path / "a.zarr").as_posix() for path in (tmp_path / "a.zarr").rglob("*")}
     assert {name for name in found if (tmp_path / "a.zarr" / name).is_file()} == {*seal.files, "seal.json"}
-
-
-def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
-    writer = StoreWriter(tmp_path / "w", {"": SCHEMA}, Layout(chunk_rows=64, shard_rows=64), ("train",), encoders)
-    rows, sequences = batch([4], np.random.default_rng(0))
-    with pytest.raises(ValueError, match="train/move: expected dtype uint16, got int64"):
-        writer.append("", "train", {**rows, "move": rows["move"].astype(np.int64)}, sequences)
-    with pytest.raises(ValueError, match=r"train/boards: expected shape \(4, 3\), got \(4, 2\)"):
-        writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)

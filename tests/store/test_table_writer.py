@@ -1,0 +1,92 @@
+"""Rows of one table: refused where they are not its fields', counted as they are written, no files kept open."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.shards import ShardFile, index_bytes
+from outofcore.store.writer import StoreWriter
+from tests.few_files import with_few_files
+from tests.store.conftest import SCHEMA, batch, write_store
+
+SPLITS = ("train", "val", "test")
+
+
+def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+    writer = StoreWriter(tmp_path / "w", {"": SCHEMA}, Layout(chunk_rows=64, shard_rows=64), ("train",), encoders)
+    rows, sequences = batch([4], np.random.default_rng(0))
+    with pytest.raises(ValueError, match="train/move: expected dtype uint16, got int64"):
+        writer.append("", "train", {**rows, "move": rows["move"].astype(np.int64)}, sequences)
+    with pytest.raises(ValueError, match=r"train/boards: expected shape \(4, 3\), got \(4, 2\)"):
+        writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)
+
+
+def test_shards_that_are_finished_slowly_do_not_keep_their_files_open(tmp_path: Path) -> None:
+    with_few_files(write_small_shards, tmp_path, files=60)
+
+
+def write_small_shards(folder: Path) -> None:
+    sync = os.fsync
+    os.fsync = lambda number: time.sleep(0.003) or sync(number)  # type: ignore[assignment,func-returns-value]
+    write_store(folder / "a.zarr", batches=[[100]] * 20, layout=Layout(codec="none", chunk_rows=16, shard_rows=16))
+    assert len([*(folder / "a.zarr/train/move").glob("c.*")]) == 125
+
+
+def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None:
+    """As many as the shards have, without a look at all of them for every unit."""
+
+    def on_disk() -> int:
+        sizes = {path: path.stat().st_size for path in (tmp_path / "store").rglob("c.*")}
+        return sum(size - (path.suffix == ".partial") * index_bytes(2) for path, size in sizes.items())
+
+    schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
+    layout = Layout(chunk_rows=16, shard_rows=32)
+    with AtOnce() as encoders:
+        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders, Synced)
+        for number in range(50):
+            rows = {"number": np.arange(number, number + 20, dtype=np.int32)}
+            writer.append("", SPLITS[number % 3], rows, {"length": np.array([20])})
+            assert writer.bytes_waiting() > 0
+            assert writer.bytes_written() == on_disk()
+            for table in writer.tables():
+                table.files = Unread(table.files)
+        state = writer.snapshot()
+        assert writer.bytes_waiting() == 0
+        assert writer.bytes_written() == on_disk() > 0
+        writer.abandon()
+        again = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
+        again.restore(state)
+        assert again.bytes_written() == on_disk()
+        again.abandon()
+
+
+class AtOnce(Executor):
+    """Has done everything before anybody looks."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+class Synced(ShardFile):
+    """A shard of which nothing remains in a buffer."""
+
+    def append(self, encoded: bytes) -> None:
+        super().append(encoded)
+        self.sync()
+
+
+class Unread(dict[str, tuple[int, str]]):
+    """Shards that nobody sums up."""
+
+    def values(self) -> Any:
+        raise AssertionError
