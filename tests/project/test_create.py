@@ -6,11 +6,13 @@ import re
 import runpy
 import shutil
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from outofcore import __version__
 from outofcore.domains.registry import DOMAINS, get_domain
@@ -427,6 +429,14 @@ def test_requirements_name_the_extras_and_versions_of_all_domains_of_the_project
         assert re.match(rf"outofcore\[{extras}project\]( @ \S+ # )?=={__version__}\n", text)
         for each in ("zarr", "numcodecs", *(["chess", "pyarrow"] if "chess" in names else [])):
             assert f"\n{each}=={version(each)}\n" in text
+    assert text.endswith("\n-c constraints.txt\n")
+    pinned = dict(line.split("==") for line in (tmp_path / "constraints.txt").read_text().splitlines())
+    needs = [Requirement(each) for name in ("dvc", "dvc-data") for each in requires(name) or ()]
+    for need in needs:
+        if need.marker is None or need.marker.evaluate({"extra": ""}):
+            name = canonicalize_name(need.name)
+            assert pinned[name] == version(name)
+            assert pinned[name] in need.specifier
     file.write_text(f"{text}numpy\n")
     create(tmp_path, ["chess", "go", "lines", "text"])
     assert file.read_text() == f"{text}numpy\n"

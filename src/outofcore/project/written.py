@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,7 +23,7 @@ from outofcore.system.extras import load
 # The order in which a project lists its domains; others follow by name.
 ORDER = ("chess", "go", "text", "neural")
 SCRIPTS = ("check", "sample", "convert", "train", "evaluate", "report")
-REQUIREMENTS = "requirements.txt"
+REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
 MOST_COLUMNS = 130  # of a line of params.yaml
 _OWN = Path(__file__).parent
 # A wheel holds the scripts of the repository; in the repository itself there is no second copy.
@@ -119,7 +119,7 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
         found["stages/tokenizer.py"] = _script("tokenizer")
         found["data/tokenizers/given/README.md"] = _file("given.md")
     if not sources:
-        found[REQUIREMENTS] = requirements(names)
+        found |= {REQUIREMENTS: requirements(names), CONSTRAINTS: constraints()}
     return found | {
         "machine.yaml": _file("machine.yaml"),
         "README.md": _rendered("README.md", title=title, first=names[0]),
@@ -136,7 +136,23 @@ def requirements(domains: Sequence[str]) -> str:
     address = _installed_from()
     place = f" @ {address} # " if address else ""
     first = f"outofcore[{extras}]{place}=={stated.pop('outofcore')}\n"
-    return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated))
+    return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated)) + f"-c {CONSTRAINTS}\n"
+
+
+def constraints() -> str:
+    """The installed versions of DVC and of all that it requires, since it may not work with later ones."""
+    found, waiting = dict[str, str](), ["dvc"]
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:  # for another system
+            continue
+        if name not in found:
+            found[name] = package.version
+            needs = (need for need in package.requires or () if "extra ==" not in need)
+            waiting += [match[0] for need in needs if (match := re.match(r"[\w.-]+", need))]
+    return "".join(f"{name}=={found[name]}\n" for name in sorted(found))
 
 
 def _installed_from() -> str:
@@ -149,7 +165,7 @@ def _installed_from() -> str:
 
 def is_requirements(text: str) -> bool:
     """Whether requirements are those of some version for some domains, and nothing else."""
-    return re.fullmatch(r"outofcore(\[[\w,]+\])?( @ \S+ # )?==\S+\n([\w.-]+==\S+\n)*", text) is not None
+    return re.fullmatch(r"outofcore(\[[\w,]+\])?( @ \S+ # )?==\S+\n([\w.-]+==\S+\n)*(-c \S+\n)?", text) is not None
 
 
 def dvc_files(*, git: bool) -> dict[str, str]:
