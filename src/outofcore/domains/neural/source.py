@@ -86,7 +86,7 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (span, ranges) in enumerate(zip(cuts, reader.locate(starts, stops), strict=True)):
         read = partial(reader.read, int(starts[number]), int(stops[number]), ranges)
-        detail = {"part": session.name, "bins": span} | ({"slice": read()} if streams.streamed else {"read": read})
+        detail = {"part": session.name, "bins": span, "slice": read() if streams.streamed else read}
         share = session.bytes * (number + 1) // len(cuts) - session.bytes * number // len(cuts)
         raw -= share
         yield _unit(session, detail | first, share, span.start)

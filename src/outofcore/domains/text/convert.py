@@ -14,8 +14,7 @@ import numpy.typing as npt
 from outofcore.domains.text.documents.reading import NOTHING
 from outofcore.domains.text.documents.records import Documents, keys_of, read_documents
 from outofcore.domains.text.params import BY_PLACE, TextSection
-from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
-from outofcore.domains.text.tokens.oracle import Oracle
+from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, Oracle, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
 from outofcore.ndarrays import Bytes
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult

@@ -11,7 +11,7 @@ from torch import Tensor
 from outofcore.domains.domain import Row, Section
 from outofcore.domains.sections import MOST
 from outofcore.domains.task import Batch
-from outofcore.domains.text.documents.utf8 import BOM
+from outofcore.domains.text.documents.reading import BOM
 from outofcore.domains.text.model import TextTask
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import RawInputError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import outofcore
 from outofcore.domains.text.tokens import engine as engines
-from outofcore.domains.text.tokens.engine import PROBES, FastEngine, ReferenceEngine, open_engine
+from outofcore.domains.text.tokens.engine import PROBES, FastEngine, Oracle, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, reporting_panics
 from tests.domains.text.conftest import PROSE
 from tests.domains.text.families import END, FAMILIES, HOSTILE
@@ -198,3 +198,38 @@ def test_the_engine_starts_afresh_when_it_remembers_too_much(tokenizer: Tokenize
         made.append(engine._local.instance)
     # Looked at with every other text: 100 and MEMORY_BYTES are within bounds of 0, the next is not; 50 starts anew.
     assert [made[0] is instance for instance in made] == [True] * 4 + [False] * 4
+
+
+@pytest.fixture
+def oracle(tokenizer: Tokenizer) -> Oracle:
+    return Oracle(tokenizer)
+
+
+def test_the_same_ids_are_no_difference(oracle: Oracle, tokenizer: Tokenizer):
+    assert oracle.difference(PROSE.encode(), np.array(tokenizer.encode(PROSE), np.uint16)) is None
+    assert oracle.difference(b"", np.array([], np.uint16)) is None
+
+
+def test_a_difference_says_where_it_is(oracle: Oracle, tokenizer: Tokenizer):
+    ids = np.array(tokenizer.encode(PROSE), np.uint16)
+    wrong = ids.copy()
+    wrong[7] += 1
+    assert f"different from token 7 on: [{wrong[7]}, " in (oracle.difference(PROSE.encode(), wrong) or "")
+    short = oracle.difference(PROSE.encode(), ids[:-1]) or ""
+    assert f"{len(ids) - 1} ids against {len(ids)} of tokenizers" in short
+    assert 'the text begins b"The quick' in short
+
+
+def test_of_a_long_text_the_beginning_is_compared(oracle: Oracle, tokenizer: Tokenizer, monkeypatch):
+    monkeypatch.setattr(engines, "CHECKED_BYTES", 100)
+    monkeypatch.setattr(engines, "UNSURE", 3)
+    ids = np.array(tokenizer.encode(PROSE), np.uint16)
+    assert oracle.difference(PROSE.encode(), ids) is None
+    compared = []
+    for place in range(len(ids)):
+        wrong = ids.copy()
+        wrong[place] += 1
+        compared.append(oracle.difference(PROSE.encode(), wrong) is not None)
+    count = len(tokenizer.encode(PROSE[:96])) - 3
+    assert compared == [True] * count + [False] * (len(ids) - count) or abs(sum(compared) - count) < 4
+    assert oracle.difference(PROSE.encode(), ids[: count - 5])

@@ -21,11 +21,11 @@ from outofcore.domains.text.documents.reading import (
     RECORD_BYTES,
     Contents,
     division,
+    first_wrong_byte,
     line_end,
     parts_of,
     value_of,
 )
-from outofcore.domains.text.documents.utf8 import first_wrong_byte
 from outofcore.domains.text.params import FilterSection, TextSection
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject, Stretch, Unit, raw_size

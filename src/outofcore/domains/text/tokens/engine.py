@@ -1,4 +1,4 @@
-"""The engine: ``gigatoken``, a hundred times as fast as ``tokenizers``, which is the fallback."""
+"""The engine: ``gigatoken``, a hundred times as fast as ``tokenizers``, which is the fallback and checks documents."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ SIDES = ("a", "Z", "7", "_", "é", "中", "\u0301", "'", ".", "-", "<", *SPACES)
 MOST_OVERLAPS = 4096
 # Added tokens of which every beginning is compared, and their characters; of more the probes would take all memory.
 MOST_ADDED, MOST_CHARACTERS = 1 << 14, 128
+CHECKED_BYTES, UNSURE = 32 << 10, 64
+"""Of a longer document the beginning is compared, but for its last ids, which depend on what follows."""
 
 
 class Engine(Protocol):
@@ -126,6 +128,31 @@ class FastEngine:
             local.instance = gigatoken.Tokenizer.from_json(self._json)
             local.resident = resident_bytes()
         return local.instance
+
+
+class Oracle:
+    """Compares ids of documents with those of ``tokenizers``, long ones at their beginning."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._reference = ReferenceEngine(tokenizer)
+
+    def difference(self, text: bytes, ids: npt.NDArray[Any]) -> str | None:
+        """How the ids of a document differ from the reference's, or None."""
+        try:
+            expected = np.array(self._reference.ids(text[:CHECKED_BYTES].decode(errors="ignore").encode()), np.int64)
+        except EncodingError as error:
+            return str(error)
+        if len(text) > CHECKED_BYTES:
+            expected, ids = expected[:-UNSURE], ids[: max(0, len(expected) - UNSURE)]
+        if np.array_equal(expected, ids):
+            return None
+        common = min(len(expected), len(ids))
+        place = int(np.argmax(np.append(expected[:common] != ids[:common], True)))
+        return (
+            f"{len(ids)} ids against {len(expected)} of tokenizers, different from token {place} on: "
+            f"{ids[place : place + 5].tolist()} against {expected[place : place + 5].tolist()}; "
+            f"the text begins {text[:60]!r}"
+        )
 
 
 @lru_cache(maxsize=2)
