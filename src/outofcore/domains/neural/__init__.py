@@ -30,7 +30,7 @@ class Neural(Domain):
     def suffixes(self) -> tuple[str, ...]:  # type: ignore[override]
         """Endings of all formats, which import their libraries."""
         self.require_packages()
-        from outofcore.domains.neural.recordings.formats import NAMES
+        from outofcore.domains.neural.sessions import NAMES
 
         return NAMES
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,10 @@ from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.resampling import RESAMPLINGS, latest
 from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SERIES
+from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import apply, bins_before
 from outofcore.ndarrays import Bytes, Ints
-
-if TYPE_CHECKING:
-    from outofcore.domains.neural.survey import SessionSurvey
 
 REASONS = (
     "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ from outofcore.domains.neural.clocks import BLOCK
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, identify, take
+from outofcore.domains.neural.session_survey import ShownPictures
 from outofcore.domains.neural.streams import Streams
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.neural.trials import Trials, number_conditions
@@ -25,17 +26,9 @@ PASS_BYTES = 1 << 24
 """Bytes of pictures that are read at once."""
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """Pairs of a trial and a picture that it shows."""
-
-    trial: Ints  # (pairs,)
-    content: Bytes  # (pairs, 16) digest of the picture as stored
-
-
 def find_pictures(
     reader: BinReader, streams: Streams, trials: Trials, source: SourceSection
-) -> tuple[Trials, Pictures]:
+) -> tuple[Trials, ShownPictures]:
     """The trials, as repeats of each other if they show the same pictures in the same order; and what each shows."""
     trial, number = _shown(reader, trials)
     known, place = np.unique(number, return_inverse=True)
@@ -54,7 +47,7 @@ def find_pictures(
             repeat[each] = int.from_bytes(digest, "little") >> 1
     condition, conditions = number_conditions(trials.start, trials.stop, repeat)
     trials = replace(trials, repeat=repeat, condition=condition, conditions=conditions)
-    return trials, Pictures(trial[counts[place]], content[place[counts[place]]])
+    return trials, ShownPictures(trial[counts[place]], content[place[counts[place]]])
 
 
 def lowest_number(numbers: RecordedArray) -> int | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from outofcore.domains.neural.dtypes import stored_as
 from outofcore.domains.neural.params import NeuralSection, SourceSection
-from outofcore.domains.neural.recordings.formats import FORMATS
 from outofcore.domains.neural.roles import COVARIATES
-from outofcore.domains.neural.sessions import Session
-from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
+from outofcore.domains.neural.session_survey import SessionSurvey
+from outofcore.domains.neural.sessions import FORMATS, Session
+from outofcore.domains.neural.survey import survey_sessions
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject

@@ -1,4 +1,4 @@
-"""Group raw files into sessions, and open them."""
+"""The formats of recordings; raw files grouped into sessions, and how one is opened."""
 
 from __future__ import annotations
 
@@ -6,17 +6,42 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib import import_module
+from inspect import getmembers, isclass
 from pathlib import Path, PurePosixPath
+from pkgutil import iter_modules
 
+from outofcore.domains.neural import recordings
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import FolderRecording, named_files
-from outofcore.domains.neural.recordings.formats import FOLDERS, FORMATS, SUFFIXES
 from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import RawFile, plain_name
 
 # Names in a store that are not those of parts.
 TAKEN = ("train", "val", "test", "sources", "seal.json", "checksums", "zarr.json")
+
+
+def _formats() -> dict[str, type[Recording]]:
+    """Every subclass of ``Recording`` in the folder ``recordings`` that has a word for its format."""
+    modules = [import_module(f"{recordings.__name__}.{module.name}") for module in iter_modules(recordings.__path__)]
+    classes = [kind for module in modules for _, kind in getmembers(module, isclass) if issubclass(kind, Recording)]
+    return {kind.format: kind for kind in classes if kind.format}
+
+
+FORMATS = _formats()
+"""Classes by format, in order of their modules' names."""
+
+SUFFIXES = {suffix: kind.format for kind in FORMATS.values() for suffix in kind.suffixes}
+"""The format of files that are a session each, by their ending."""
+
+FOLDERS = {kind.folder_suffix: kind.format for kind in FORMATS.values() if kind.folder_suffix}
+"""The format of folders that are a session each, by their ending."""
+
+NAMES = tuple(
+    dict.fromkeys((*SUFFIXES, *FOLDERS, *(suffix for kind in FORMATS.values() for suffix in kind.member_suffixes)))
+)
+"""Endings of all files that belong to a recording."""
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ import numpy as np
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes, session_schema
+from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.streams import Streams, open_streams
-from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
+from outofcore.domains.neural.survey import survey_sessions
 from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import Trials
 from outofcore.raw.files import RawFile

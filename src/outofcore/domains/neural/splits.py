@@ -11,19 +11,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.splits import SPLITS, shares
+from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
 from outofcore.ndarrays import Doubles, Ints
 from outofcore.raw.unit import KEY_BYTES
-
-if TYPE_CHECKING:
-    from outofcore.domains.neural.survey import SessionSurvey
 
 Keys = npt.NDArray[np.uint8]
 

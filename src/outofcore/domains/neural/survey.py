@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -16,16 +16,15 @@ from outofcore.display.console import visible
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
-from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
+from outofcore.domains.neural.pictures import find_pictures, lowest_number
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.roles import COVARIATES, FRAMES, SPIKES
+from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import Session, find_sessions
-from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
 from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, check_streams, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
-from outofcore.domains.neural.trials import Trials, find_trials, has_intervals, trial_times
-from outofcore.domains.neural.unit_table import Units
+from outofcore.domains.neural.trials import find_trials, has_intervals, trial_times
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
 from outofcore.system.failures import raise_if_of_system
@@ -47,32 +46,6 @@ MOST_LISTED = 8
 SUGGESTED = {"trial": "trial", "mask": "valid", "valid": "valid", "time": "frame_times", "repeat": "repeat"}
 # Most empty bins that are processed in addition to those with data.
 MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
-
-
-@dataclass(frozen=True)
-class SessionSurvey:
-    """A session before conversion."""
-
-    bins: int
-    clock: BinClock | None  # None if a bin is a frame
-    complete: int  # bins that every array has, if a bin is a frame; else ``bins``
-    frame_shape: tuple[int, ...]  # as stored
-    neurons: int
-    covariates: Mapping[str, int]  # number of columns, by name
-    trials: Trials
-    rejects: tuple[Reject, ...]  # trials without bins, and entries without times
-    counts: Mapping[str, int]  # metrics known so far
-    longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
-    fingerprint: bytes  # equal for sessions of equal content
-    labels: SpikeOwners | None  # if one vector holds the spikes of all neurons
-    units: Units | None  # that were chosen
-    pictures: Pictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
-    starts_at: int | None = None  # lowest number of a picture in names.frame
-    unread: tuple[str, ...] = ()  # arrays that no setting names
-
-    def slim(self) -> SessionSurvey:
-        """A copy without the list of trials, small enough to send with every unit."""
-        return replace(self, trials=self.trials[:0], rejects=(), counts={}, units=None, pictures=None, unread=())
 
 
 def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
