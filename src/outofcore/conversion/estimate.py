@@ -31,7 +31,7 @@ from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
 from outofcore.space.forecast import Need, store_needs
 from outofcore.space.links import Commit
-from outofcore.store.measure import MeasuredStore
+from outofcore.store.writer import MeasuredStore
 from outofcore.system.peak_memory import MemoryWatch
 
 ENCODERS = 4

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
-from outofcore.store.form import encode_chunk, is_empty
 from outofcore.store.native import CRC_32C, Words, addresses, call
 from outofcore.store.schema import Field
 from outofcore.system.compilation import njit
@@ -72,3 +71,16 @@ def _encode(functions: Any, jobs: Any, out: Any, lengths: Any) -> None:
         for byte in range(CRC_BYTES):
             out[start + length + byte] = checksum >> 8 * byte & 0xFF
         lengths[number] = length + CRC_BYTES
+
+
+def is_empty(field: Field, chunk: npt.NDArray[Any]) -> bool:
+    """Whether a chunk holds only the fill value."""
+    if (chunk.size and chunk.flat[0] != field.fill) or not np.all(chunk == field.fill):
+        return False
+    # -0.0 equals 0.0, but is another value to store.
+    return not (chunk.dtype.kind == "f" and field.fill == 0 and np.signbit(chunk).any())
+
+
+def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:
+    """Bytes of a whole chunk; empty if it holds only the fill value."""
+    return b"" if is_empty(field, chunk) else codec.encode(chunk)

@@ -1,4 +1,8 @@
-"""Parse and check the ``zarr.json`` of a store: stores may be untrusted, and their numbers reach compiled code."""
+"""The ``zarr.json`` of a store, from one template by which it is written, and parsed and checked.
+
+Stores may be untrusted, and their numbers reach compiled code. zarr-python writes the same bytes (a test compares
+them), but is not needed: it takes a third of a second to import.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.codecs import ChunkCodec, codec_of
-from outofcore.store.form import array_document
+from outofcore.store.codecs import ChunkCodec, codec_of, zarr_codecs
 from outofcore.store.schema import Field, Layout
 from outofcore.store.seal import ADVICE
 
@@ -30,6 +33,51 @@ _COUNTS = ("found", "accepted", "audited")
 _COUNTS_BY_NAME = ("rows", "sequences", "rejected")
 _WORDS = ("domain", "row", "sequence")
 _NAMES = ("parts", "splits")
+# Names of the first dimension by the table that an array belongs to, for xarray and others; rows in all other tables.
+_FIRST = {"sequences": "sequence", "sources": "file"}
+_NAMED = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def group_document(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``zarr.json`` of a group."""
+    return {"attributes": sorted_keys(attributes), "zarr_format": 3, "node_type": "group"}
+
+
+def array_document(table: str, field: Field, codec: ChunkCodec, layout: Layout, rows: int) -> dict[str, Any]:
+    """The ``zarr.json`` of a field of a table with so many rows."""
+    axes = field.axes or [f"{field.name}_{axis}" for axis in range(1, len(field.shape) + 1)]
+    sharding = {
+        "chunk_shape": [layout.chunk_rows, *field.shape],
+        "codecs": zarr_codecs(codec),
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "index_location": "start",
+    }
+    fill = "" if field.dtype == "string" else np.array(field.fill, field.dtype)[()].item()
+    return {
+        "shape": [rows, *field.shape],
+        "data_type": field.dtype,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [layout.shard_rows, *field.shape]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": _NAMED.get(str(fill), fill) if isinstance(fill, float) else fill,
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+        "attributes": dict(sorted({"doc": field.doc, **field.attributes}.items())),
+        "dimension_names": [_FIRST.get(table.rpartition("/")[2], "row"), *axes],
+        "zarr_format": 3,
+        "node_type": "array",
+        "storage_transformers": [],
+    }
+
+
+def as_bytes(document: Mapping[str, Any]) -> bytes:
+    """The content of a ``zarr.json``."""
+    return json.dumps(document, indent=2).encode()
+
+
+def sorted_keys(value: Any) -> Any:
+    """Mappings with sorted keys at all levels: equal content, equal bytes."""
+    if isinstance(value, Mapping):
+        return {key: sorted_keys(value[key]) for key in sorted(value)}
+    return [sorted_keys(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)

@@ -101,3 +101,13 @@ class Layout:
 
 START = Field(name="start", dtype="int64", doc="first row of the sequence in this split")
 LENGTH = Field(name="length", dtype="int64", doc="number of rows of the sequence")
+
+
+def filler(field: Field, rows: int) -> npt.NDArray[Any]:
+    """Fill rows, as at the end of the last chunk."""
+    return np.full((rows, *field.shape), field.fill, dtype=dtype_of(field))
+
+
+def dtype_of(field: Field) -> Any:
+    """In-memory numpy dtype of a field's rows."""
+    return object if field.dtype == "string" else np.dtype(field.dtype)
