@@ -187,32 +187,42 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
         for number, table in enumerate(domain.tables):
             rest = table.title.partition("\n")[2] if number == 0 else table.title  # its verdict is above
             print_table(console, replace(table, title=rest))
-    sizes = columns("bytes", "needed", "of which margin", "of which reserve", "free")
-    verdicts = [
-        (
-            str(each.filesystem),
-            *(each.asked, each.margin, each.reserve, each.free),
-            "fits" if each.fits else "REFUSED",
-        )
-        for each in plan.demands
-    ]
-    purposes = [
-        f"written to {each.filesystem.mount}: "
-        + ", ".join(f"{name} {format_bytes(size)}" for name, size in each.purposes.items())
-        for each in plan.demands
-    ]
-    print_table(
-        console,
-        DisplayTable(
-            [*columns("text", "filesystem"), *sizes, *columns("text", "verdict")], verdicts, notes=tuple(purposes)
-        ),
-    )
-    for each in plan.demands:
-        if not each.fits:
-            console.print(f"\n{each.filesystem}: ways out", style="bold red")
-            for way in ways_out(each, plan.domains[0].domain):
+    room = _room_table(plan)
+    print_table(console, room)
+    for row in room.records:
+        if ways := row["ways_out"]:
+            console.print(f"\n{row['filesystem']}: ways out", style="bold red")
+            for way in ways:
                 console.print(f"  - {way}")
     print_table(console, DisplayTable(columns("text", "machine", "value", "from"), machine.described()))
+
+
+def _room_table(plan: Plan) -> DisplayTable:
+    """What a run needs of each filesystem, and whether it is free."""
+    rows = [
+        {
+            "filesystem": str(demand.filesystem),
+            "mount": str(demand.filesystem.mount),
+            "kind": demand.filesystem.kind,
+            "needed": demand.asked,
+            "margin": demand.margin,
+            "reserve": demand.reserve,
+            "free": demand.free,
+            "verdict": "fits" if demand.fits else "REFUSED",
+            "fits": demand.fits,
+            "ways_out": [] if demand.fits else ways_out(demand, plan.domains[0].domain),
+        }
+        for demand in plan.demands
+    ]
+    purposes = (
+        f"written to {demand.filesystem.mount}: "
+        + ", ".join(f"{name} {format_bytes(size)}" for name, size in demand.purposes.items())
+        for demand in plan.demands
+    )
+    sizes = columns("bytes", "needed", "margin", "reserve", "free")
+    return DisplayTable(
+        [*columns("text", "filesystem"), *sizes, *columns("text", "verdict")], rows, notes=tuple(purposes)
+    )
 
 
 def _time(seconds: float) -> str:
@@ -246,19 +256,7 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
             }
             for each in plan.domains
         ],
-        "filesystems": [
-            {
-                "mount": str(each.filesystem.mount),
-                "kind": each.filesystem.kind,
-                "needed": each.asked,
-                "margin": each.margin,
-                "reserve": each.reserve,
-                "free": each.free,
-                "fits": each.fits,
-                "ways_out": [] if each.fits else ways_out(each, plan.domains[0].domain),
-            }
-            for each in plan.demands
-        ],
+        "filesystems": _room_table(plan).records,
         "machine": [
             {"name": name, "value": getattr(machine, name), "from": origin} for name, _, origin in machine.described()
         ],
