@@ -140,8 +140,9 @@ def run(
         # Convolutions take half to nine tenths of the time. The types of torch lack this overload.
         task.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model, metrics = out / "models" / name, out / "metrics" / name
+    identity, saved = identity_of(store, section), saved_bytes(task, section.train.optimizer)
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_CHECKPOINT)
-    guard.require(training_needs(model, out / "plots" / name, *saved_bytes(task, section.train.optimizer), commit))
+    guard.require(training_needs(model, out / "plots" / name, *saved, commit))
     streamed = domain.streamed(section)
     if streamed:
         train, val = open_streams(domain, section, store, machine, device)
@@ -168,7 +169,7 @@ def run(
             section.train,
             name=name,
             out=out,
-            identity=identity_of(store, section),
+            identity=identity,
             code=training_code(domain),
             device=str(device),
             micro_batch=machine.micro_batch,
