@@ -18,6 +18,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests run side by side: a thread that waits must not keep a core busy.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "numba"))
+REAL_FSYNC = os.fsync
+
+
+def fsync(handle: int) -> None:
+    """Do not wait for the disk, which takes minutes in all: what is synced, and when, tests see by the calls."""
+    os.fstat(handle)  # as for any file that is open
+
+
+os.fsync = fsync
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

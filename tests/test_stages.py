@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,36 @@ def test_a_stage_that_is_stopped_speaks_of_resuming_if_it_does(
     assert ended.value.code == 130
     resumes = "; finished work is kept, run the same command to resume" if stage in ("convert", "train") else ""
     assert capsys.readouterr().err == f"stopped{resumes}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "error"),
+    [
+        ("memroy: 2GB\n", {}, "no setting 'memroy'; did you mean memory?"),
+        ("", {"OUTOFCORE_MEMORY": "2G0"}, "OUTOFCORE_MEMORY: expected "),
+    ],
+)
+def test_the_first_stage_refuses_a_mistake_in_the_settings_of_the_machine(
+    text: str,
+    environment: dict[str, str],
+    error: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So that DVC removes nothing for it: test_repro shows that for one mistake."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "machine.yaml").write_text(text)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["check.py", "chess"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "stages/check.py"), run_name="__main__")
+    told = capsys.readouterr().err
+    assert (ended.value.code, told.count("\n")) == (2, 1)
+    assert error in told
+    assert not (tmp_path / "data").exists()
 
 
 STOPPED_BY_IMPORT = """

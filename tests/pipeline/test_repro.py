@@ -120,28 +120,18 @@ def test_a_misspelt_key_costs_nothing(own: Project) -> None:
     assert "Running stage" not in own.dvc("repro", "train@chess")
 
 
-@pytest.mark.parametrize(
-    ("text", "environment", "error"),
-    [
-        ("memroy: 2GB\n", {}, "no setting 'memroy'; did you mean memory?"),
-        ("", {"OUTOFCORE_MEMORY": "2G0"}, "OUTOFCORE_MEMORY: expected "),
-        ("device: cuda:99\n", {}, "torch .* finds no such device here"),
-    ],
-)
-def test_a_mistake_in_the_settings_of_the_machine_costs_nothing(
-    own: Project, text: str, environment: dict[str, str], error: str
-) -> None:
+def test_a_mistake_in_the_settings_of_the_machine_costs_nothing(own: Project) -> None:
     whole, settings = own.read("params.yaml"), own.folder / "machine.yaml"
     machine = settings.read_text() if settings.exists() else ""
     before = {path: path.stat() for path in made(own)}
     (own.folder / "params.yaml").write_text(whole.replace("min_elo: null", "min_elo: 1650"))  # in no run cache
-    settings.write_text(machine + text)
+    settings.write_text(f"{machine}device: cuda:99\n")
     try:
-        told = own.dvc("repro", "--no-commit", "train@chess", code=255, **environment)
+        told = own.dvc("repro", "--no-commit", "train@chess", code=255)
     finally:
         (own.folder / "params.yaml").write_text(whole)
         settings.write_text(machine)
-    assert re.search(error, told)
+    assert re.search("torch .* finds no such device here", told)
     assert {path: path.stat() for path in made(own)} == before
     own.dvc("repro", "train@chess")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import REAL_FSYNC
 from tests.real_dvc import run_dvc
 
 MIB = 2**20
@@ -23,10 +24,11 @@ Disk = Callable[..., Path]
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     """Mounts a filesystem of a kind and a size in MiB in a folder of its own; all are unmounted afterwards."""
     if os.geteuid() != 0:
         pytest.skip("mounting a filesystem needs root")
+    monkeypatch.setattr(os, "fsync", REAL_FSYNC)  # which some find full only then
     mounted: list[Path] = []
 
     def mount(kind: str, mib: int) -> Path:
