@@ -136,7 +136,7 @@ def stream(
             "outofcore.train_tokenizer(raw, 'tokenizer.json')"
         )
     records = None if isinstance(raw, str | Path) else raw
-    given = by_section(
+    content = by_section(
         domain,
         ("tensors", "stream"),
         settings,
@@ -144,12 +144,14 @@ def stream(
         {} if column is None else {"source": {"text_column": word("column", column)}},
         {"raw": str(raw) if records is None else "records", "mode": "stream", "train": train},
     )
-    section: Any = section_of(domain, "stream()", params, given)
+    section: Any = section_of(domain, "stream()", params, content)
     files = kind.raw_files(section, records)
     if records is None:
         report_left_out(section.raw, search(section.raw, section.match, kind.suffixes, section=domain).left_out)
     if threads is None:
         most = min(usable_cores().value, _MOST_THREADS)
-        threads = next((each for each in range(most, 0, -1) if kind.stream_bytes(section, each) <= budget), 1)
-    made: TextStream = kind.stream(files, section, split, shuffle=shuffle, memory=budget, threads=threads, device=place)
-    return made
+        threads = next((count for count in range(most, 0, -1) if kind.stream_bytes(section, count) <= budget), 1)
+    opened: TextStream = kind.stream(
+        files, section, split, shuffle=shuffle, memory=budget, threads=threads, device=place
+    )
+    return opened

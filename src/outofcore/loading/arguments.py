@@ -44,12 +44,12 @@ _ELSEWHERE = {
 }
 
 
-def refuse_unknown(where: str, known: Sequence[str], given: Mapping[str, object], domains: Sequence[str]) -> None:
+def refuse_unknown(where: str, known: Sequence[str], arguments: Mapping[str, object], domains: Sequence[str]) -> None:
     """Raise ParamsError for the first argument that there is not, with what may be meant.
 
     ``domains`` are those of the stores, whose settings some look for here.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         sections = {section for domain in domains for section in settings_named(name, domain)}
         close = difflib.get_close_matches(name, known, n=1)
         hint = ""
@@ -109,7 +109,7 @@ def word(name: str, value: object) -> str:
 
 def words(name: str, value: object) -> tuple[str, ...]:
     """Distinct names, at least one."""
-    if isinstance(value, list | tuple) and value and all(isinstance(each, str) for each in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
         if len(set(value)) == len(value):
             return tuple(value)
         refuse(name, "each name once", value)
@@ -140,21 +140,23 @@ def integers(name: str, value: object) -> Ints:
     return array.astype(np.int64, copy=False)
 
 
-def opened_all(value: object, **given: Any) -> tuple[Store, ...]:
+def opened_all(value: object, **options: Any) -> tuple[Store, ...]:
     """One store or several, as :func:`open_data` opens them."""
     if not isinstance(value, list | tuple):
-        return open_data(value, **given).stores
+        return open_data(value, **options).stores
     if not value:
         refuse("store", "at least one store", value)
-    return tuple(open_data(each, **given) for each in value)
+    return tuple(open_data(source, **options) for source in value)
 
 
-def opened_sources(value: object, **given: Any) -> dict[str, tuple[Store, ...]]:
+def opened_sources(value: object, **options: Any) -> dict[str, tuple[Store, ...]]:
     """Stores by the source of a mixture; those of a single one, without a name, unless a mapping is given."""
     sources = value if isinstance(value, Mapping) else {"": value}
     if not sources:
         refuse("store", "at least one source", value)
-    return {word("store, the name of a source", name): opened_all(each, **given) for name, each in sources.items()}
+    return {
+        word("store, the name of a source", name): opened_all(source, **options) for name, source in sources.items()
+    }
 
 
 def makes_tensors(name: str, value: object) -> Reading | None:

@@ -91,11 +91,11 @@ class BalancedSampler(Sampler):
             refuse(f"balanced, entry {place}", f"rows inside 0..{windows.rows}, count and step positive", what)
         groups = balanced.group
         if runs is not None:
-            at, end = (windows.first_rows(each) + windows.length - 1 for each in (first, last))
+            at, end = (windows.first_rows(rows) + windows.length - 1 for rows in (first, last))
             run = np.searchsorted(runs[0], at, "right") - 1
             kept = run >= 0
             kept[kept] = end[kept] < (runs[0] + runs[1])[run[kept]]
-            groups, first, count, step, last = (each[kept] for each in (groups, first, count, step, last))
+            groups, first, count, step, last = (column[kept] for column in (groups, first, count, step, last))
         names, group = np.unique(groups, return_inverse=True)
         if len(names) < balanced.groups:
             raise ParamsError(
@@ -121,8 +121,8 @@ class BalancedSampler(Sampler):
         """Batches per epoch."""
         if self.balanced.batches is not None:
             return self.balanced.batches
-        each = self.balanced.groups * self.balanced.entries
-        return max(1, round(len(self.first) / each))
+        entries = self.balanced.groups * self.balanced.entries
+        return max(1, round(len(self.first) / entries))
 
     @property
     def positions(self) -> int:

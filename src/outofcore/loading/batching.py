@@ -86,19 +86,19 @@ def turns_left(
 ) -> tuple[list[int], Ints]:
     """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow."""
     sizes = [
-        [min(stop, each) - start for start, stop in batching.spans(0, each)]  # without repeated samples
-        for each in positions
+        [min(stop, count) - start for start, stop in batching.spans(0, count)]  # without repeated samples
+        for count in positions
     ]
-    turns = take_turns([len(each) for each in sizes], by, seed, epoch)
-    given = np.empty(len(turns), np.int64)
-    for part, each in enumerate(sizes):
-        given[turns == part] = each
-    ends = np.cumsum(np.append(0, given))
+    turns = take_turns([len(own) for own in sizes], by, seed, epoch)
+    batches = np.empty(len(turns), np.int64)
+    for part, own in enumerate(sizes):
+        batches[turns == part] = own
+    ends = np.cumsum(np.append(0, batches))
     turn = int(np.searchsorted(ends, received))
     if turn == len(ends) or ends[turn] != received:
         raise StateError(
             f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
             "with several parts, resume with the batch size and number of ranks that it was saved with"
         )
-    starts = [int(given[:turn][turns[:turn] == part].sum()) for part in range(len(sizes))]
+    starts = [int(batches[:turn][turns[:turn] == part].sum()) for part in range(len(sizes))]
     return starts, turns[turn:]

@@ -165,8 +165,8 @@ class Ram(ChunkCache):
     def suits(cls, needs: MemoryEstimate, budget: int) -> str:
         # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.
         least = needs.whole + (needs.ahead if _worthwhile(needs, budget) else 0)
-        held = f"{format_bytes(needs.decoded)} decoded fit the budget of {format_bytes(budget)}"
-        return held if least <= budget else ""
+        reason = f"{format_bytes(needs.decoded)} decoded fit the budget of {format_bytes(budget)}"
+        return reason if least <= budget else ""
 
     @staticmethod
     def ledger(needs: MemoryEstimate) -> Ledger:

@@ -116,7 +116,7 @@ class ZarrDataset(Dataset[Batch]):
         names, budget = None if fields is None else words("fields", fields), budget_bytes(memory)
         stores, split = opened_all(store, fields=names), word("split", split)
         refuse_unknown(
-            "ZarrDataset()", list(signature(type(self)).parameters), unknown, [each.domain for each in stores]
+            "ZarrDataset()", list(signature(type(self)).parameters), unknown, [source.domain for source in stores]
         )
         check_stores(stores)
         known = stores[0].parts

@@ -42,9 +42,10 @@ def available(device: torch.device | None) -> int:
     """Bytes of a device's memory that a loader may take, besides those that others have reserved."""
     if device is None or device.type != "cuda":
         return 0
-    own = [each for each in tuple(_reservations) if each.device == device]
-    memory = torch.cuda.mem_get_info(device)[0] + sum(each.bytes for each in own if each.allocated)
-    return max(0, int(SHARE * memory) - sum(each.bytes for each in own))
+    reserved = [reservation for reservation in tuple(_reservations) if reservation.device == device]
+    own = sum(reservation.bytes for reservation in reserved if reservation.allocated)
+    free = int(SHARE * (torch.cuda.mem_get_info(device)[0] + own))
+    return max(0, free - sum(reservation.bytes for reservation in reserved))
 
 
 class DeviceStream:

@@ -213,7 +213,7 @@ def gather(
     if length == 1:
         missing = _gather_rows(table, first, chunk_rows, row_bytes, buffer.targets, at)
     else:
-        each = np.array([length]) if lengths is None else lengths
-        missing = _gather_windows(table, first, each, chunk_rows, origins, row_bytes, buffer.targets, at * length)
+        runs = np.array([length]) if lengths is None else lengths
+        missing = _gather_windows(table, first, runs, chunk_rows, origins, row_bytes, buffer.targets, at * length)
     if missing >= 0:
         raise LookupError(f"rows from {first[missing]} on are not in memory")

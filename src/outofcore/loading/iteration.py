@@ -95,7 +95,7 @@ class Loader(IterableDataset[Batch]):
         self._threads, self._flight = threads, flight
         self._layout = self.readers[0].describe()
         if len(readers) > 1:
-            several = {each.split.part: each.describe() for each in readers}
+            several = {reader.split.part: reader.describe() for reader in readers}
             self._layout = {**several, "batch_size": batching.size, "turns": turns}
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False
@@ -108,7 +108,7 @@ class Loader(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Batches per epoch."""
-        return sum(self._batching.batches(0, each.sampler.positions) for each in self.readers)
+        return sum(self._batching.batches(0, reader.sampler.positions) for reader in self.readers)
 
     def __getitem__(self, index: object) -> Batch:
         """Raise TypeError: batches come in the order of an epoch."""
@@ -118,7 +118,7 @@ class Loader(IterableDataset[Batch]):
         )
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{each.split.path} {each.plan.kind}" for each in self.readers)
+        splits = ", ".join(f"{reader.split.path} {reader.plan.kind}" for reader in self.readers)
         return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self._batching.size:,})"
 
     def __reduce__(self) -> NoReturn:
@@ -130,7 +130,7 @@ class Loader(IterableDataset[Batch]):
     @property
     def samples(self) -> int:
         """Samples per epoch, over all ranks."""
-        return sum(each.sampler.positions for each in self.readers)
+        return sum(reader.sampler.positions for reader in self.readers)
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +179,7 @@ class Loader(IterableDataset[Batch]):
             "version": STATE_VERSION,
             "store": digests[0] if len(digests) == 1 else digests,
             "split": first.name,
-            "part": ",".join(each.split.part for each in self.readers),
+            "part": ",".join(reader.split.part for reader in self.readers),
             "seed": self._seed,
             "layout": dict(self._layout),
             "epoch": self.epoch,
@@ -226,7 +226,7 @@ class Loader(IterableDataset[Batch]):
         """Position in each part after ``received`` samples, and, with several, whose turn the next batches are."""
         if len(self.readers) == 1:
             return [received], np.empty(0, np.int64)
-        positions = [each.sampler.positions for each in self.readers]
+        positions = [reader.sampler.positions for reader in self.readers]
         return turns_left(positions, self._batching, self._turns, self._seed, epoch, received)
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
@@ -269,7 +269,7 @@ class Loader(IterableDataset[Batch]):
         started = time.perf_counter()
         batches = self._submitted.popleft().result()
         self.stats.seconds_waited += time.perf_counter() - started
-        self.stats.bytes_read = sum(each.bytes_read for each in self.readers)
+        self.stats.bytes_read = sum(reader.bytes_read for reader in self.readers)
         return batches
 
     def _begin(self) -> None:
@@ -324,7 +324,7 @@ def _check(state: object, own: Mapping[str, Any]) -> None:
             )
         if name == "layout" and isinstance(other, Mapping):
             keys = [key for key in {**expected, **other} if _plain(expected.get(key)) != _plain(other.get(key))]
-            expected, other = ({key: each.get(key) for key in keys} for each in (expected, other))
+            expected, other = ({key: layout.get(key) for key in keys} for layout in (expected, other))
         elif name == "store" and (isinstance(expected, list) or isinstance(other, list)):
             expected, other = _first_difference(expected, other)
         raise StateError(
@@ -342,12 +342,12 @@ def _count(state: Mapping[str, Any], name: str, most: int) -> int:
 
 def _first_difference(own: object, other: object) -> tuple[str, str]:
     """Where two lists of stores first differ; a single store is one too."""
-    lists = [[str(each) for each in (value if isinstance(value, list) else [value])] for value in (own, other)]
+    lists = [[str(store) for store in (value if isinstance(value, list) else [value])] for value in (own, other)]
     same = (place for place, (first, second) in enumerate(zip(*lists, strict=False)) if first != second)
-    place = next(same, min(len(each) for each in lists))
+    place = next(same, min(map(len, lists)))
     first, second = (
-        f"{each[place][:12]} as number {place + 1} of {len(each)}" if place < len(each) else f"only {len(each)}"
-        for each in lists
+        f"{stores[place][:12]} as number {place + 1} of {len(stores)}" if place < len(stores) else f"only {len(stores)}"
+        for stores in lists
     )
     return first, second
 

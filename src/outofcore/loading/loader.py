@@ -48,7 +48,7 @@ from outofcore.loading.memory import (
 )
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Shuffle
-from outofcore.loading.residency import choose, in_flight
+from outofcore.loading.residency import ResidencyPlan, choose, in_flight
 from outofcore.loading.sampling import Sampler
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split, reading
@@ -310,37 +310,36 @@ def loader(
             opened.sequences[label]  # an unknown one is an error, even if the order ignores it
     mixing = [sampler.mixing(opened, batch_size, label) for opened, sampler in pairs]
 
-    def estimate(samples: Sequence[SampleBytes]) -> list[MemoryEstimate]:
-        return read_together(
+    def planned(samples: Sequence[SampleBytes]) -> tuple[list[MemoryEstimate], list[ResidencyPlan]]:
+        needs = read_together(
             [
                 measure(*pair, sample, batch_size, pool_blocks, batching.world, threads)
                 for pair, sample in zip(pairs, samples, strict=True)
             ]
         )
+        return needs, choose(residency, needs, budget, device_named)
 
-    samples = [stored_bytes(opened) for opened in opened_splits]
-    if any(sample.rows and not sample.tensors for sample in samples):
+    whole_batches = [stored_bytes(opened) for opened in opened_splits]
+    if any(sample.rows and not sample.tensors for sample in whole_batches):
         try:
-            choose(residency, estimate(samples), budget, device_named)
+            planned(whole_batches)
         except BudgetError:  # nothing is read; the tensors are those of rows that are 0
-            blank = [blank_bytes(opened).in_slabs for opened in opened_splits]
-            choose(residency, estimate(blank), budget, device_named)
+            planned([blank_bytes(opened).in_slabs for opened in opened_splits])
             raise
-        samples = [first_bytes(opened) for opened in opened_splits]
-    uncut, samples = samples, [sample.in_slabs for sample in samples]
-    needs = estimate(samples)
-    plans = choose(residency, needs, budget, device_named)
-    if uncut != samples:
+        whole_batches = [first_bytes(opened) for opened in opened_splits]
+    samples = [sample.in_slabs for sample in whole_batches]
+    needs, plans = planned(samples)
+    if samples != whole_batches:
         with suppress(BudgetError):  # there is no room for whole batches
-            more = estimate(uncut)
-            others = choose(residency, more, budget, device_named)
+            more, others = planned(whole_batches)
             if [plan.kind for plan in others] == [plan.kind for plan in plans]:
-                samples, needs, plans = uncut, more, others
+                samples, needs, plans = whole_batches, more, others
     for opened in opened_splits:
         opened.columns.read()
-    for each in stores:
-        each.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
+    for store in stores:
+        store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
     flight = in_flight(needs, plans, budget)
+    uneven = lanes % batching.world and shuffle in (True, "blocks") and groups is None
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
@@ -359,9 +358,9 @@ def loader(
             *_notes(
                 readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} thread{'s' * (threads != 1)}"
             ),
-            *(_lanes_lines(batching.world, lanes) if shuffle in (True, "blocks") and groups is None else []),
+            *([_lanes_note(batching.world, lanes)] if uneven else []),
             *splits_lines(stores),
-            *filter(None, (each.note(split, list(opened_splits[0].rows.fields)) for each in stores)),
+            *filter(None, (store.note(split, list(opened_splits[0].rows.fields)) for store in stores)),
         ],
     )
 
@@ -413,14 +412,12 @@ def _sampler(
     return plain if weighted is None else WeightedSampler(split, plain, weighted)
 
 
-def _lanes_lines(world: int, lanes: int) -> list[str]:
-    """What to tell the user of a number of ranks that does not divide the lanes."""
-    factor = world // math.gcd(world, lanes)
-    line = (
-        f"{world} ranks do not divide {lanes} lanes: a chunk is read by up to {factor} ranks; lanes={world} (another "
-        "order) would have each read by one"
+def _lanes_note(world: int, lanes: int) -> str:
+    """What a number of ranks costs that does not divide the lanes."""
+    return (
+        f"{world} ranks do not divide {lanes} lanes: a chunk is read by up to {world // math.gcd(world, lanes)} ranks; "
+        f"lanes={world} (another order) would have each read by one"
     )
-    return [line] if factor > 1 else []
 
 
 def _check_mixture(shuffle: Shuffle, weighted: object, balanced: object, label: object, columns: Sequence[str]) -> None:

@@ -196,7 +196,7 @@ class MemoryEstimate:
         return replace(other, pool_chunks=other.chunks if limits.chunks is None else limits.chunks)
 
 
-def estimate(
+def memory_estimate(
     sample: SampleBytes,
     limits: PoolLimits,
     world: int,
@@ -244,7 +244,7 @@ def measure(
         less = other.limits(dealt)
         return less, less.table_bytes + table_bytes(-(-rows.chunks * rows.chunk_rows // count), len(rows.fields))
 
-    return estimate(
+    return memory_estimate(
         sample,
         limits,
         world,
@@ -273,23 +273,23 @@ def measure(
 def read_together(needs: Sequence[MemoryEstimate]) -> list[MemoryEstimate]:
     """Estimates for splits that are read together: threads, decoded chunks and batches in flight are counted once.
 
-    The same threads serve all splits, and each batch is of one.
+    The same threads serve all splits, and estimate batch is of one.
     """
     decoding = max(range(len(needs)), key=lambda number: needs[number].encoded)
     widest = max(range(len(needs)), key=lambda number: needs[number].flight(1, 1, returns=True))
     most = {
-        name: max(getattr(each, name) for each in needs)
+        name: max(getattr(estimate, name) for estimate in needs)
         for name in ("batch", "retained", "map_retained", "map_returned")
     }
     return [
         replace(
-            each,
-            tables=each.tables + (each.threads * THREAD_BYTES if number == 0 else 0),
-            decoding=each.decoding if number == decoding else 0,
+            estimate,
+            tables=estimate.tables + (estimate.threads * THREAD_BYTES if number == 0 else 0),
+            decoding=estimate.decoding if number == decoding else 0,
             batches=LEAST_BATCHES if number == widest else 0,
             **(most if number == widest else {}),
         )
-        for number, each in enumerate(needs)
+        for number, estimate in enumerate(needs)
     ]
 
 
@@ -343,9 +343,9 @@ def _bytes_of(split: Split, rows: dict[str, Any], *, call: bool) -> SampleBytes:
     own += sum(array.nbytes for array in rows.values())
     if not call:
         return SampleBytes(own)
-    made = split.reading(rows, np.zeros(1, np.uint64))
-    loose = loose_bytes(made.values(), rows.values())
-    tensors = with_columns(made, split.columns.blank())
+    batch = split.reading(rows, np.zeros(1, np.uint64))
+    loose = loose_bytes(batch.values(), rows.values())
+    tensors = with_columns(batch, split.columns.blank())
     size = sum(tensor.nbytes for tensor in tensors.values())
     if split.transform is None:
         return SampleBytes(own, size, *loose)
@@ -374,15 +374,15 @@ def prove(budget: int, needs: Sequence[MemoryEstimate], rows: Callable[[MemoryEs
     """
 
     def least(estimates: Sequence[MemoryEstimate]) -> int:
-        return sum(each.least(sum(rows(each).values())) for each in estimates)
+        return sum(estimate.least(sum(rows(estimate).values())) for estimate in estimates)
 
     total = least(needs)
     if total <= budget:
         return
     ledger = Counter[str]()
-    for each in needs:
-        ledger.update(rows(each))
-        ledger.update(each.ledger)
+    for estimate in needs:
+        ledger.update(rows(estimate))
+        ledger.update(estimate.ledger)
     if total > ledger.total():
         ledger["tables while they are read"] = total - ledger.total()
     first, *others = ((name, format_bytes(size)) for name, size in ledger.items() if size)
@@ -393,21 +393,25 @@ def prove(budget: int, needs: Sequence[MemoryEstimate], rows: Callable[[MemoryEs
     )
     blocks = needs[0].pool_blocks
     # The last for which the sum was found to fit; 0 if none does.
-    smaller = bisect_right(range(1, blocks), budget, key=lambda fewer: least([each.with_pool(fewer) for each in needs]))
-    batches = sum(each.batches * each.batch for each in needs)
+    smaller = bisect_right(
+        range(1, blocks), budget, key=lambda fewer: least([estimate.with_pool(fewer) for estimate in needs])
+    )
+    batches = sum(estimate.batches * estimate.batch for estimate in needs)
     samples = needs[0].batch_size * (budget - total + batches) // max(batches, 1)
     ways = [f"pool_blocks={smaller}"] if smaller else []
     # A batch of balanced sampling has no size of its own, and where tables are read first, a smaller one saves nothing.
-    sized = all(each.access != "recurring" and each.opening <= each.fixed for each in needs)
+    sized = all(estimate.access != "recurring" and estimate.opening <= estimate.fixed for estimate in needs)
     ways += [f"batch_size={samples}"] if sized and samples > 0 else []
-    streams = sum(each.streamed for each in needs) <= budget and all(each.access != "anywhere" for each in needs)
+    streams = sum(estimate.streamed for estimate in needs) <= budget and all(
+        estimate.access != "anywhere" for estimate in needs
+    )
     ways += ["residency='auto'"] if streams else []
     message += f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"
     if not smaller:
-        largest = max(needs, key=lambda each: each.chunk)
+        largest = max(needs, key=lambda estimate: estimate.chunk)
         for count in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
-            copies = [each.rechunked(min(count, each.chunk_rows)) for each in needs]
-            known = [each for each in copies if each]
+            copies = [estimate.rechunked(min(count, estimate.chunk_rows)) for estimate in needs]
+            known = [estimate for estimate in copies if estimate]
             if len(known) == len(copies) and (fitting := least(known)) <= budget:
                 message += (
                     f"; a chunk of {largest.chunk_rows:,} rows takes {format_bytes(largest.chunk)}: in a copy with "

@@ -65,14 +65,14 @@ def weigh(weights: object, stores: Mapping[str, int]) -> list[Source]:
         refuse("weights", f"a weight for each source ({', '.join(names)})", weights)
     exact = {name: _fraction(name, weights[name]) for name in names}
     ideal = [PLACES * exact[name] / sum(exact.values()) for name in names]
-    whole = [max(1, int(each)) for each in ideal]
+    whole = [max(1, int(share)) for share in ideal]
     while rest := PLACES - sum(whole):
         step = 1 if rest > 0 else -1
         movable = [number for number, count in enumerate(whole) if count + step > 0]
         whole[max(movable, key=lambda number: step * (ideal[number] - whole[number]))] += step
     return [
-        Source(name, stores[name], float(each / PLACES), count)
-        for name, each, count in zip(names, ideal, whole, strict=True)
+        Source(name, stores[name], float(share / PLACES), count)
+        for name, share, count in zip(names, ideal, whole, strict=True)
     ]
 
 

@@ -119,7 +119,7 @@ class PlainSampler(Sampler):
         """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""
         shifts = range(self.block_chunks if self.mixed and len(weights) else 1)
         sums = [np.sort(np.add.reduceat(weights, self.blocks(shift)[:-1])) for shift in shifts if len(weights)]
-        pools = [each if self.shuffle == "full" else each[-self.pool_blocks :] for each in sums]
+        pools = [blocks if self.shuffle == "full" else blocks[-self.pool_blocks :] for blocks in sums]
         return max(pools, key=exact_sum, default=np.zeros(0, np.int64))
 
     def pool_samples(self, world: int) -> int:
@@ -285,8 +285,8 @@ def exact_sum(values: Ints) -> int:
 
 def lane_edges(lane: int, lanes: int, size: int) -> tuple[int, int]:
     """Start and end of one of ``lanes`` lanes in a pool of ``size`` samples."""
-    each, longer = divmod(size, lanes)
-    return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
+    least, longer = divmod(size, lanes)
+    return lane * least + min(lane, longer), (lane + 1) * least + min(lane + 1, longer)
 
 
 def _counted(count: float, name: str) -> str:

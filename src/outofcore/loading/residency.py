@@ -165,24 +165,24 @@ class Residency(ABC):
 
 def residency_named(name: str) -> type[Residency]:
     """The class of a residency."""
-    found: type[Residency] = pkgutil.resolve_name(RESIDENCIES[name])
-    return found
+    residency: type[Residency] = pkgutil.resolve_name(RESIDENCIES[name])
+    return residency
 
 
 def choose(
     kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
 ) -> list[ResidencyPlan]:
     """Choose residencies for splits that are read together, or check the user's choice."""
-    needs = [replace(each, accelerator=device) for each in needs]
+    needs = [replace(estimate, accelerator=device) for estimate in needs]
     if len(needs) == 1:
         return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].together)), budget)]
     residency = residency_named("streamed" if kind == "auto" else kind)
     prove(budget, needs, residency.ledger)
-    least = [each.least(sum(residency.ledger(each).values())) for each in needs]
-    whole = kind == "ram" or any(each.access == "anywhere" for each in needs)
-    groups = 0 if whole else max(each.groups(1) for each in needs)
+    least = [estimate.least(sum(residency.ledger(estimate).values())) for estimate in needs]
+    whole = kind == "ram" or any(estimate.access == "anywhere" for estimate in needs)
+    groups = 0 if whole else max(estimate.groups(1) for estimate in needs)
     shares = divide(max(budget - groups, sum(least)), needs, least)
-    return [_choose(kind, each, share) for each, share in zip(needs, shares, strict=True)]
+    return [_choose(kind, estimate, share) for estimate, share in zip(needs, shares, strict=True)]
 
 
 def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> ResidencyPlan:
@@ -206,6 +206,6 @@ def divide(budget: int, needs: Sequence[MemoryEstimate], least: Sequence[int]) -
 
 def in_flight(needs: Sequence[MemoryEstimate], plans: Sequence[ResidencyPlan], budget: int) -> InFlight:
     """Batches in flight, within what the residencies leave of the budget."""
-    kept = sum(each.fixed + plan.host_chunks * each.chunk for each, plan in zip(needs, plans, strict=True))
-    flight = max(needs, key=lambda each: each.batches).in_flight(max(0, budget - kept))
+    kept = sum(estimate.fixed + plan.host_chunks * estimate.chunk for estimate, plan in zip(needs, plans, strict=True))
+    flight = max(needs, key=lambda estimate: estimate.batches).in_flight(max(0, budget - kept))
     return flight if len(needs) == 1 else flight._replace(together=1)

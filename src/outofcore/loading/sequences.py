@@ -211,7 +211,9 @@ class SequenceColumns:
 
     def _blank(self, names: Iterable[str], *window: int) -> dict[str, npt.NDArray[Any]]:
         arrays = {name: self._arrays[name] for name in names}
-        forms = {name: ("int64", ()) if each is None else (each.dtype, each.shape[1:]) for name, each in arrays.items()}
+        forms = {
+            name: ("int64", ()) if array is None else (array.dtype, array.shape[1:]) for name, array in arrays.items()
+        }
         return {name: indexable(np.zeros((1, *window, *shape), dtype)) for name, (dtype, shape) in forms.items()}
 
     def read(self) -> None:

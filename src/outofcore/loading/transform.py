@@ -31,15 +31,15 @@ class Transform:
 
         Returns the bytes per sample that it allocates for its result, and the most that it allocates at once.
         """
-        given = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
-        held = {tensor.untyped_storage().data_ptr() for batch in given for tensor in batch.values()}
+        samples = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
+        own = {tensor.untyped_storage().data_ptr() for batch in samples for tensor in batch.values()}
         self._form = {}
-        first = self(given[0], 2)
-        with AllocatedBytes(given[1].values()) as allocated:
-            second = self(given[1], 2)
+        first = self(samples[0], 2)
+        with AllocatedBytes(samples[1].values()) as allocated:
+            second = self(samples[1], 2)
         if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
             self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
-        result = sum(tensor.nbytes for tensor in first.values() if tensor.untyped_storage().data_ptr() not in held) // 2
+        result = sum(tensor.nbytes for tensor in first.values() if tensor.untyped_storage().data_ptr() not in own) // 2
         return result, max(allocated.bytes // 2, 2 * result)  # what is small is not seen among Python's own objects
 
     def __call__(self, batch: Batch, count: int) -> Batch:
@@ -60,7 +60,7 @@ class Transform:
         form = {name: (tensor.dtype, tuple(tensor.shape[1:])) for name, tensor in result.items()}
         self._form = self._form or form
         if form != self._form:
-            name = next(each for each in {**self._form, **form} if form.get(each) != self._form.get(each))
+            name = next(key for key in {**self._form, **form} if form.get(key) != self._form.get(key))
             self._refuse(f"returned {name!r} of {form.get(name)}, and {self._form.get(name)} in the first batch")
         return result
 

@@ -72,7 +72,7 @@ class Where:
                 return columns[node.id]
             case ast.BoolOp():
                 join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
-                return reduce(join, [self._truth(each, columns) for each in node.values])
+                return reduce(join, [self._truth(value, columns) for value in node.values])
             case ast.UnaryOp(op=ast.Not()):
                 return np.logical_not(self._truth(node.operand, columns))
             case ast.Compare():
@@ -85,15 +85,15 @@ class Where:
         if isinstance(comparison, ast.In | ast.NotIn):
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
                 self._wrong(right, "no list of numbers or texts after 'in'")
-            for each in right.elts:
-                self._literal(each)
-            among = reduce(operator.or_, [self._compare(left, ast.Eq(), each, columns) for each in right.elts])
+            for value in right.elts:
+                self._literal(value)
+            among = reduce(operator.or_, [self._compare(left, ast.Eq(), value, columns) for value in right.elts])
             return among if isinstance(comparison, ast.In) else np.logical_not(among)
         compare = _COMPARISONS.get(type(comparison))
         if compare is None:
             self._wrong(right, "a comparison by 'is' before this value")
         values = self._value(left, columns), self._value(right, columns)
-        first, second = (np.asarray(each).dtype.kind in "OU" and not isinstance(each, int) for each in values)
+        first, second = (np.asarray(value).dtype.kind in "OU" and not isinstance(value, int) for value in values)
         if first != second:
             self._wrong(right, "text compared with a number")
         try:

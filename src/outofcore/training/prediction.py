@@ -18,7 +18,7 @@ from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windo
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, estimate, table_bytes
+from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, memory_estimate, table_bytes
 from outofcore.loading.order import PlainSampler
 from outofcore.loading.sequences import indexable
 from outofcore.loading.windows import Window, Windows
@@ -222,7 +222,7 @@ def loader_needs(
         size = math.prod(balanced)
         limits = replace(limits, samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
     sample = made_up_sample(schema, reading)[1].in_slabs
-    return estimate(
+    return memory_estimate(
         replace(sample, tensors=sample.tensors + value),
         limits,
         world,
