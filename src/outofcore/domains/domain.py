@@ -238,6 +238,11 @@ class Domain:
         """
         return str(self._module("draw").draw(rows, attributes)) if self._has("draw") else ""
 
+    def ratios(self, store: Store) -> Mapping[str, float]:
+        """Figures of a store that ``outofcore info`` adds, by name (``characters_per_token``); by default none."""
+        del store
+        return {}
+
     def pictures(self, store: Store) -> Sequence[Picture | Passage]:
         """A few rows for the report, spread over the store."""
         pictures: Sequence[Picture | Passage] = self._module("gallery").pictures(store) if self._has("gallery") else ()

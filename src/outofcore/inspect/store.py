@@ -54,12 +54,13 @@ class Card:
     files: int  # listed in the seal
     fields: tuple[FieldCard, ...]
     params: dict[str, Any]  # the settings that its bytes depend on
+    ratios: dict[str, float]  # figures that its domain adds
     sources: tuple[dict[str, Any], ...]  # per raw file: name, digest, bytes, found, accepted, rejected
     sample: str  # the first row, drawn by its domain; "" for an empty store
 
 
 def card_of(store: Store) -> Card:
-    """Read a store's card; decodes its sources and the beginning of one split."""
+    """Read a store's card; decodes its sources, the lengths of its texts and the beginning of one split."""
     facts = store.attributes
     sources = store.sources.read()
     return Card(
@@ -78,6 +79,7 @@ def card_of(store: Store) -> Card:
         files=len(store.seal.files),
         fields=_fields(store),
         params=facts["params"],
+        ratios=_ratios(store),
         sources=tuple(
             {name: _plain(column[number]) for name, column in sources.items()} for number in range(len(store.sources))
         ),
@@ -250,6 +252,15 @@ def _field(store: Store, name: str, arrays: list[Array]) -> FieldCard:
     )
 
 
+def _ratios(store: Store) -> dict[str, float]:
+    if store.domain not in DOMAINS:
+        return {}
+    try:
+        return dict(get_domain(store.domain).ratios(store))
+    except KeyError as error:
+        raise _without_field(store, error) from error
+
+
 def _sample(store: Store) -> str:
     for part in store.parts:
         for split in store.splits:
@@ -275,9 +286,11 @@ def _drawing(store: Store, split: str, part: str, row: int, stop: int) -> str:
     try:
         return get_domain(store.domain).draw(rows, store.attributes)
     except KeyError as error:
-        raise StoreError(
-            f"{store.root}: no field {error}, so another version of outofcore has made it: convert again"
-        ) from error
+        raise _without_field(store, error) from error
+
+
+def _without_field(store: Store, error: KeyError) -> StoreError:
+    return StoreError(f"{store.root}: no field {error}, so another version of outofcore has made it: convert again")
 
 
 def _plain(value: Any) -> Any:

@@ -64,6 +64,7 @@ def print_counts(console: Console, card: Card) -> None:
         ("decoded", f"{format_bytes(raw)} ({raw / card.bytes:.1f} times as much), text aside"),
         (f"{card.sequence}s", f"{card.found:,} found = {card.accepted:,} accepted + {rejected:,} rejected"),
     ]
+    facts += [(name.replace("_", " "), f"{ratio:.3g}") for name, ratio in card.ratios.items()]
     if card.parts != ("",):
         more = len(card.parts) - MOST_NAMES
         named = ", ".join(card.parts[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 import zarr
 
 import outofcore
+from outofcore.cli import app
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
@@ -22,6 +24,7 @@ from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import SpaceError
+from outofcore.inspect.store import card_of
 from outofcore.loading.loader import loader
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
@@ -212,3 +215,17 @@ def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(
         monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
     DOMAIN.task(store, section)
     assert not capsys.readouterr().err  # the first rank has said it
+
+
+def test_info_has_the_characters_per_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [f"{number} \u00e9\u4e2d\U0001f600 a text of some words" for number in range(50)]
+    (tmp_path / "raw.txt").write_text("|".join(texts), encoding="utf-8")
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(texts, vocab_size=280, special_tokens=["<|endoftext|>"])
+    outofcore.convert("text", tmp_path / "raw.txt", tmp_path / "a.zarr", tokenizer=tokenizer, source={"separator": "|"})
+    expected = sum(map(len, texts)) / sum(len(tokenizer.encode(text).ids) + 1 for text in texts)
+    card = card_of(open_store(tmp_path / "a.zarr"))
+    assert card.ratios == {"characters_per_token": pytest.approx(expected, rel=1e-12)}
+    capsys.readouterr()
+    app(["info", str(tmp_path / "a.zarr")], standalone_mode=False)
+    assert f"characters per token  {expected:.3g}\n" in capsys.readouterr().out

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from outofcore.display.table import DisplayTable
     from outofcore.domains.planning import Outlook
     from outofcore.domains.text.stream import TextStream
+    from outofcore.store.reader import Store
 
 
 class Text(Domain):
@@ -93,6 +94,15 @@ class Text(Domain):
         from outofcore.domains.text.stream import stream_bytes
 
         return stream_bytes(section, threads)
+
+    def ratios(self, store: Store) -> Mapping[str, float]:
+        """Characters per token, those around documents included, over all documents."""
+        tokens = characters = 0
+        for split in store.splits:
+            for documents in store.sequences(split).blocks(1 << 20, "length", "characters"):
+                tokens += int(documents["length"].sum())
+                characters += int(documents["characters"].sum())
+        return {"characters_per_token": characters / tokens} if tokens else {}
 
     def plan(self, section: TextSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Recommended settings by hardware, if other sizes are asked for; a size that makes no sense is a note."""
