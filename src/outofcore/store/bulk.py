@@ -1,8 +1,9 @@
-"""Read, check and decode many chunks in one compiled call that releases the GIL throughout.
+"""Encode, or read, check and decode, many chunks in one compiled call that releases the GIL throughout.
 
-Decoding a chunk from Python takes the GIL a dozen times, and a thread that decodes in parallel waits for it longer than
-it works. If a C function is missing (:mod:`outofcore.store.native`), and for any chunk with an error,
-:meth:`outofcore.store.array.SealedArray.chunk` does the work and reports the error.
+Going through chunks from Python takes the GIL a dozen times for each, and threads wait for it longer than they work: a
+conversion took 1.3 times the processor time. The C functions are those that the extension modules of numcodecs (zstd,
+Blosc) and google-crc32c export, called by address. Where one is missing, and for any chunk with an error,
+:func:`encode_chunk` and :meth:`outofcore.store.array.SealedArray.chunk` do the work and report the error.
 """
 
 from __future__ import annotations
@@ -11,23 +12,127 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
+import google_crc32c
+import numba
 import numcodecs.blosc
 import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]  # has no types
+from numba.extending import intrinsic
 
 from outofcore.ndarrays import Bytes
 from outofcore.store.array import Array, SealedArray
-from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
+from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, ChunkCodec
 from outofcore.store.files import IN_MEMORY, Ranges
-from outofcore.store.native import CRC_32C, Words, addresses, call
+from outofcore.store.schema import Field
 from outofcore.system.compilation import njit
+
+Words = npt.NDArray[np.int64]
+Named = tuple[str | None, str]
+
+CRC_32C: Named = (google_crc32c.value.__module__, "crc32c_value")  # of the extension; the pure Python variant has none
 
 _NONE, _LZ4, _ZSTD, _OTHER = range(4)
 _KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # of the codecs with a kernel here
 _KEPT = threading.local()
+_LEVEL = 100  # ZSTD_c_compressionLevel
+
+
+def _addresses(*named: Named) -> Words | None:
+    """Addresses of C functions, each of an extension module or, for None, of the process; None if one is missing."""
+    try:
+        functions = [
+            getattr(ctypes.CDLL(module and import_module(module).__file__), function) for module, function in named
+        ]
+    except (ImportError, AttributeError, OSError, TypeError):  # TypeError: Windows, for None
+        return None
+    return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in functions], np.int64)
+
+
+def _emit_call(typingctx: Any, function: Any, words: Any) -> Any:
+    """Call a C function by address, with 64-bit words as arguments and result."""
+    del typingctx
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        del context, signature
+        word = ir.IntType(64)
+        arguments = [builder.extract_value(values[1], number) for number in range(len(words))]
+        kind = ir.FunctionType(word, [word] * len(arguments)).as_pointer()
+        return builder.call(builder.inttoptr(values[0], kind), arguments)
+
+    return numba.types.int64(function, words), generate
+
+
+_call: Any = intrinsic(_emit_call)
+
+
+def encode_chunks(
+    fields: Sequence[Field], codecs: Sequence[ChunkCodec], chunks: Sequence[Sequence[npt.NDArray[Any]]]
+) -> list[list[bytes]]:
+    """Bytes of whole chunks of all fields, empty for those with only the fill value."""
+    functions = _encoders()
+    encoded = [[b""] * len(fields) for _ in chunks]
+    jobs, cells, sources, room = [], [], [], 0
+    for cell, arrays in zip(encoded, chunks, strict=True):
+        for place, (field, codec, array) in enumerate(zip(fields, codecs, arrays, strict=True)):
+            if functions is None or codec.name != "zstd" or field.dtype == "string":
+                cell[place] = encode_chunk(field, codec, array)
+            elif not is_empty(field, array):
+                sources.append(np.ascontiguousarray(array))
+                most = array.nbytes + (array.nbytes >> 8) + 64  # that zstd makes of so many: ZSTD_COMPRESSBOUND or more
+                jobs.append((sources[-1].ctypes.data, array.nbytes, codec.level, most, room))
+                cells.append((cell, place, codec, array))
+                room += most + CRC_BYTES
+    if jobs:
+        out, lengths = np.empty(room, np.uint8), np.zeros(len(jobs), np.int64)
+        _encode(functions, np.array(jobs, np.int64), out, lengths)
+        for (cell, place, codec, array), (*_, start), length in zip(cells, jobs, lengths.tolist(), strict=True):
+            cell[place] = out[start : start + length].tobytes() if length else codec.encode(array)
+    return encoded
+
+
+@cache
+def _encoders() -> Words | None:
+    names = ("ZSTD_createCCtx", "ZSTD_CCtx_setParameter", "ZSTD_compress2", "ZSTD_freeCCtx")
+    return _addresses(CRC_32C, *(("numcodecs.zstd", name) for name in names))
+
+
+@njit(nogil=True, cache=True)
+def _encode(functions: Any, jobs: Any, out: Any, lengths: Any) -> None:
+    crc32c, create, set_parameter, compress, free = functions[0], functions[1], functions[2], functions[3], functions[4]
+    for number in range(len(jobs)):
+        source, size, level = jobs[number, 0], jobs[number, 1], jobs[number, 2]
+        most, start = jobs[number, 3], jobs[number, 4]
+        target = np.int64(out.ctypes.data) + start
+        context = _call(create, ())
+        if context == 0:
+            continue
+        _call(set_parameter, (context, np.int64(_LEVEL), level))
+        length = _call(compress, (context, target, most, source, size))
+        _call(free, (context,))
+        if length <= 0:  # errors are small negative numbers
+            continue
+        checksum = _call(crc32c, (target, length))
+        for byte in range(CRC_BYTES):
+            out[start + length + byte] = checksum >> 8 * byte & 0xFF
+        lengths[number] = length + CRC_BYTES
+
+
+def is_empty(field: Field, chunk: npt.NDArray[Any]) -> bool:
+    """Whether a chunk holds only the fill value."""
+    if (chunk.size and chunk.flat[0] != field.fill) or not np.all(chunk == field.fill):
+        return False
+    # -0.0 equals 0.0, but is another value to store.
+    return not (chunk.dtype.kind == "f" and field.fill == 0 and np.signbit(chunk).any())
+
+
+def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:
+    """Bytes of a whole chunk; empty if it holds only the fill value."""
+    return b"" if is_empty(field, chunk) else codec.encode(chunk)
 
 
 @njit(nogil=True, cache=True)
@@ -40,31 +145,31 @@ def _decode(functions: Words, context: int, jobs: Words, scratch: Bytes, done: n
         sealed, kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
         body = length - CRC_BYTES
         if kind == _NONE and source != IN_MEMORY:  # directly into its slot
-            if body != size or call(pread, (source, target, body, place)) != body:
+            if body != size or _call(pread, (source, target, body, place)) != body:
                 continue
-            if call(pread, (source, np.int64(header.ctypes.data), CRC_BYTES, place + body)) != CRC_BYTES:
+            if _call(pread, (source, np.int64(header.ctypes.data), CRC_BYTES, place + body)) != CRC_BYTES:
                 continue
-            done[number] = header[0] == sealed == call(crc32c, (target, body)) & 0xFFFFFFFF
+            done[number] = header[0] == sealed == _call(crc32c, (target, body)) & 0xFFFFFFFF
             continue
         encoded = place
         if source != IN_MEMORY:
             encoded = buffer
-            if call(pread, (source, buffer, length, place)) != length:
+            if _call(pread, (source, buffer, length, place)) != length:
                 continue
-        call(memmove, (np.int64(header.ctypes.data), encoded + body, CRC_BYTES))
-        if header[0] != sealed or call(crc32c, (encoded, body)) & 0xFFFFFFFF != sealed:
+        _call(memmove, (np.int64(header.ctypes.data), encoded + body, CRC_BYTES))
+        if header[0] != sealed or _call(crc32c, (encoded, body)) & 0xFFFFFFFF != sealed:
             continue
         if kind == _ZSTD:
-            done[number] = call(zstd, (context, target, size, encoded, body)) == size
+            done[number] = _call(zstd, (context, target, size, encoded, body)) == size
         elif kind == _LZ4:
             if body < BLOSC_HEADER:
                 continue
-            call(memmove, (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
+            _call(memmove, (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
             if header[1] != size or header[3] != body:  # the decompressor trusts them
                 continue
-            done[number] = call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
+            done[number] = _call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
         elif kind == _NONE and body == size:
-            call(memmove, (target, encoded, size))
+            _call(memmove, (target, encoded, size))
             done[number] = True
 
 
@@ -76,21 +181,21 @@ def _check(
     for number in range(len(places)):
         place, body = np.int64(places[number]), lengths[number] - CRC_BYTES
         if body >= 0:
-            call(functions[1], (np.int64(stored.ctypes.data), place + body, CRC_BYTES))
-            sound[number] = stored[0] == sealed[number] == call(functions[2], (place, body)) & 0xFFFFFFFF
+            _call(functions[1], (np.int64(stored.ctypes.data), place + body, CRC_BYTES))
+            sound[number] = stored[0] == sealed[number] == _call(functions[2], (place, body)) & 0xFFFFFFFF
 
 
 def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt.NDArray[np.bool_]:
     """Whether chunks in memory have the sealed checksums; False where they cannot be computed."""
-    functions, sound = _functions(), np.zeros(len(places), np.bool_)
+    functions, sound = _decoders(), np.zeros(len(places), np.bool_)
     if functions is not None:
         _check(functions, places, lengths, sealed, sound)
     return sound
 
 
 @cache
-def _functions() -> Words | None:
-    return addresses(
+def _decoders() -> Words | None:
+    return _addresses(
         (None, "pread"),
         (None, "memmove"),
         CRC_32C,
@@ -119,7 +224,7 @@ def read_chunks(arrays: Sequence[Array], chunks: Words, buffers: Sequence[npt.ND
 
     Each goes into its slot of one buffer (slots, chunk_rows, ...) per field. Raises DamagedStore if a bit has changed.
     """
-    functions, sealed = _functions(), [array for array in arrays if isinstance(array, SealedArray)]
+    functions, sealed = _decoders(), [array for array in arrays if isinstance(array, SealedArray)]
     if functions is None or len(sealed) < len(arrays):
         return sum(
             array.chunk(int(chunk), buffer[slot])

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.store.bulk import encode_chunks
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
-from outofcore.store.encode import encode_chunks
 from outofcore.store.metadata import array_document
 from outofcore.store.schema import Columns, Field, Layout, dtype_of, filler
 from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
