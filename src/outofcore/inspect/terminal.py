@@ -188,9 +188,9 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
         for number, table in enumerate(domain.tables):
             rest = table.title.partition("\n")[2] if number == 0 else table.title  # its verdict is above
             print_table(console, replace(table, title=rest))
-    room = _room_table(plan)
-    print_table(console, room)
-    for row in room.records:
+    disks = _disk_table(plan)
+    print_table(console, disks)
+    for row in disks.records:
         if ways := row["ways_out"]:
             console.print(f"\n{row['filesystem']}: ways out", style="bold red")
             for way in ways:
@@ -198,7 +198,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     print_table(console, DisplayTable(columns("text", "machine", "value", "from"), machine.described()))
 
 
-def _room_table(plan: Plan) -> DisplayTable:
+def _disk_table(plan: Plan) -> DisplayTable:
     """What a run needs of each filesystem, and whether it is free."""
     rows = [
         {
@@ -257,7 +257,7 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
             }
             for each in plan.domains
         ],
-        "filesystems": _room_table(plan).records,
+        "filesystems": _disk_table(plan).records,
         "machine": [
             {"name": name, "value": getattr(machine, name), "from": origin} for name, _, origin in machine.described()
         ],
