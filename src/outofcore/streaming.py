@@ -115,8 +115,8 @@ def stream(
             f"stream(): only text can be streamed, got {domain!r}; convert it first, with outofcore.convert, and read "
             "the store with outofcore.loader"
         )
-    together = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if together and (world := torch.distributed.get_world_size()) > 1:
+    initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if initialized and (world := torch.distributed.get_world_size()) > 1:
         raise ParamsError(f"stream(): expected one rank, got {world}; convert the text, and give each rank a loader")
     refuse_settings(
         "stream()",

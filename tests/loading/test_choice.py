@@ -38,7 +38,7 @@ NEEDS = MemoryEstimate(
 )
 ANYWHERE, MAPPABLE, DEVICE = {"access": "anywhere"}, {"mappable": True}, {"device": True}
 WHOLE, STREAMED, FIXED = NEEDS.whole, NEEDS.streamed, NEEDS.fixed
-GROUPS = NEEDS.groups(NEEDS.together)
+GROUPS = NEEDS.groups(NEEDS.group_batches)
 PLENTY = 10 * WHOLE
 
 
@@ -206,7 +206,7 @@ def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""
     plan = chosen("auto", budget, {})
     assert plan.pinned_chunks >= 20
-    assert in_flight([NEEDS], [plan], budget)[:2] == (NEEDS.threads + READY_GROUPS, NEEDS.together)
+    assert in_flight([NEEDS], [plan], budget)[:2] == (NEEDS.threads + READY_GROUPS, NEEDS.group_batches)
 
 
 def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:

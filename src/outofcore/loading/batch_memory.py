@@ -15,16 +15,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import mul
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from outofcore.domains.task import Batch
 from outofcore.system.recycling import RETURNED_BYTES, Recycler, recycled
-
-if TYPE_CHECKING:
-    from outofcore.domains.task import Batch
 
 SLAB_BYTES = RETURNED_BYTES  # of tensors that a reading allocates at a time
 RETAINED = 20  # bytes that a thread keeps for each byte of the tensors that torch allocates in it; measured: 19.9

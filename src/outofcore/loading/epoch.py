@@ -90,13 +90,13 @@ class SplitReader:
         return self.sampler.describe() | ({"where": self.split.selects} if self.split.selects else {})
 
     def groups(
-        self, number: int, start: int, batching: Batching, together: int, workers: Workers
+        self, number: int, start: int, batching: Batching, group_batches: int, workers: Workers
     ) -> Iterator[Job[Group]]:
-        """Groups of up to ``together`` batches, of epoch ``number`` after ``start`` samples over all ranks.
+        """Groups of up to ``group_batches`` batches, of epoch ``number`` after ``start`` samples over all ranks.
 
         Each is submitted when the iterator comes to it.
         """
-        return SplitEpoch(self, self._open(), number, batching, workers).groups(start, together)
+        return SplitEpoch(self, self._open(), number, batching, workers).groups(start, group_batches)
 
     def settle(self) -> None:
         """Free what is not kept for the next epoch, once no thread is working."""
@@ -153,8 +153,8 @@ class SplitEpoch:
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.split.place or 0)
 
-    def groups(self, start: int, together: int) -> Iterator[Job[Group]]:
-        """Submit group after group of up to ``together`` batches that begin in one pool."""
+    def groups(self, start: int, group_batches: int) -> Iterator[Job[Group]]:
+        """Submit group after group of up to ``group_batches`` batches that begin in one pool."""
         spans = self._batching.spans(start, self._positions)
         self._end = self._batching.end(start, self._positions)
         span = next(spans, None)
@@ -164,7 +164,7 @@ class SplitEpoch:
         pool = next(pools)
         while span is not None:
             group = [span]
-            while (span := next(spans, None)) and len(group) < together and span[0] < pool.stop:
+            while (span := next(spans, None)) and len(group) < group_batches and span[0] < pool.stop:
                 group.append(span)
             begin, end = group[0][0], group[-1][1]
             size = self._batching.own(begin, end)

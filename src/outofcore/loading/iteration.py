@@ -282,7 +282,7 @@ class Loader(IterableDataset[Batch]):
             self._workers = Workers(self._threads, self._flight.makers)
             self._workers.start()
         parts = [
-            reader.groups(self.epoch, start, self._batching, self._flight.together, self._workers)
+            reader.groups(self.epoch, start, self._batching, self._flight.group_batches, self._workers)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
         self._coming = parts[0] if len(parts) == 1 else (next(parts[turn]) for turn in turns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, Never, get_args
 
 import torch
-import torch.distributed
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
@@ -33,7 +31,7 @@ from outofcore.loading.arguments import (
 )
 from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.batch_memory import Recyclers, SampleBytes
-from outofcore.loading.batching import Batching, Last, Turns
+from outofcore.loading.batching import Batching, Last, Turns, batching_of
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
@@ -64,13 +62,6 @@ from outofcore.system.recycling import Recycler
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024
-# Number of ranks and own rank, as torchrun and accelerate, Open MPI, and SLURM's srun set them for each process.
-_LAUNCHED = (
-    ("WORLD_SIZE", "RANK"),
-    ("WORLD_SIZE", "LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-)
 
 
 def loader(
@@ -230,7 +221,7 @@ def loader(
     budget, device_named = budget_bytes(memory), named_device(device)
     groups, drawn = instance("balanced", balanced, Balanced), instance("weighted", weighted, Weighted)
     batch_size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
-    batching = _batching(batch_size, last, rank, world_size)
+    batching = batching_of(batch_size, last, rank, world_size)
     seed, lanes = whole("seed", seed, 0, 2**64 - 1), whole("lanes", lanes, 1, MOST_LANES)
     pool_blocks, block_rows = whole("pool_blocks", pool_blocks, 1), whole_or_none("block_rows", block_rows, 1)
     label = None if label is None else word("label", label)
@@ -363,28 +354,6 @@ def loader(
             *filter(None, (store.note(split, list(opened_splits[0].rows.fields)) for store in stores)),
         ],
     )
-
-
-def _batching(size: int, last: Last, rank: int | None, world: int | None) -> Batching:
-    if (rank is None) != (world is None):
-        raise ParamsError(f"rank and world_size go together, got rank {rank} of {world}")
-    if rank is None or world is None:
-        here = torch.distributed.is_available() and torch.distributed.is_initialized()
-        started = next((os.environ[size] for size, own in _LAUNCHED if {size, own} <= os.environ.keys()), "1")
-        if not here and started != "1":
-            raise ParamsError(
-                f"expected torch.distributed to be initialised before the loader is opened, got one of {started} ranks "
-                "without it, and each would read all samples; initialise it first, or give rank and world_size"
-            )
-        rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
-    rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
-    if rank >= world:
-        raise ParamsError(f"ranks count from 0 and are fewer than world_size, got rank {rank} of {world}")
-    if size < world:
-        raise ParamsError(
-            f"batch_size counts over all ranks and must be at least one sample for each, got {size} on {world} ranks"
-        )
-    return Batching(size=size, last=last, rank=rank, world=world)
 
 
 def _sampler(

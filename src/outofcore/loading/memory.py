@@ -52,7 +52,7 @@ class InFlight(NamedTuple):
     """Batches that are made ahead of the consumer."""
 
     groups: int  # of batches in flight, in addition to the consumer's
-    together: int  # batches per group
+    group_batches: int  # per group
     makers: int  # threads that make batches
     returns: bool = False  # whether large blocks are returned to the system when they are freed
 
@@ -144,22 +144,22 @@ class MemoryEstimate:
         return f"{format_bytes(self.decoded)} decoded and batches in flight exceed the budget of {format_bytes(budget)}"
 
     @property
-    def together(self) -> int:
+    def group_batches(self) -> int:
         """Batches that are best made at once."""
         return max(1, min(GROUP_BYTES // max(self.batch, 1), GROUP_BATCHES))
 
-    def flight(self, groups: int, together: int, *, returns: bool) -> int:
+    def flight(self, groups: int, group_batches: int, *, returns: bool) -> int:
         """Bytes of so many groups of batches in flight and the consumer's, and of what the threads that make them keep.
 
         ``returns``: whether large blocks that map= allocates are returned to the system.
         """
-        copies = 2 if together > 1 else 1  # batches of a group, which has memory of its own
-        kept = together * self.retained + (self.map_returned if returns else self.map_retained)
-        return (groups + 1) * together * copies * self.batch + min(groups, self.threads) * kept
+        copies = 2 if group_batches > 1 else 1  # batches of a group, which has memory of its own
+        kept = group_batches * self.retained + (self.map_returned if returns else self.map_retained)
+        return (groups + 1) * group_batches * copies * self.batch + min(groups, self.threads) * kept
 
-    def groups(self, together: int) -> int:
+    def groups(self, group_batches: int) -> int:
         """Bytes of as many groups of so many batches as are in flight where there is room, beyond the fewest."""
-        most = self.flight(self.threads + READY_GROUPS, together, returns=True)
+        most = self.flight(self.threads + READY_GROUPS, group_batches, returns=True)
         return most - self.flight(1, 1, returns=True)
 
     def in_flight(self, spare: int) -> InFlight:
@@ -168,9 +168,9 @@ class MemoryEstimate:
         most = self.threads + READY_GROUPS
         returns = self.flight(most, 1, returns=False) > room and self.map_retained > self.map_returned
         groups = next((groups for groups in range(most, 1, -1) if self.flight(groups, 1, returns=returns) <= room), 1)
-        sizes = range(self.together, 1, -1)
-        together = next((size for size in sizes if self.flight(groups, size, returns=returns) <= room), 1)
-        return InFlight(groups, together, min(groups, self.threads), returns)
+        sizes = range(self.group_batches, 1, -1)
+        size = next((size for size in sizes if self.flight(groups, size, returns=returns) <= room), 1)
+        return InFlight(groups, size, min(groups, self.threads), returns)
 
     def with_pool(self, blocks: int) -> MemoryEstimate:
         """The same needs with pools of fewer blocks."""

@@ -175,7 +175,7 @@ def choose(
     """Choose residencies for splits that are read together, or check the user's choice."""
     needs = [replace(estimate, accelerator=device) for estimate in needs]
     if len(needs) == 1:
-        return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].together)), budget)]
+        return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].group_batches)), budget)]
     residency = residency_named("streamed" if kind == "auto" else kind)
     prove(budget, needs, residency.ledger)
     least = [estimate.least(sum(residency.ledger(estimate).values())) for estimate in needs]
@@ -208,4 +208,4 @@ def in_flight(needs: Sequence[MemoryEstimate], plans: Sequence[ResidencyPlan], b
     """Batches in flight, within what the residencies leave of the budget."""
     kept = sum(estimate.fixed + plan.host_chunks * estimate.chunk for estimate, plan in zip(needs, plans, strict=True))
     flight = max(needs, key=lambda estimate: estimate.batches).in_flight(max(0, budget - kept))
-    return flight if len(needs) == 1 else flight._replace(together=1)
+    return flight if len(needs) == 1 else flight._replace(group_batches=1)
