@@ -39,8 +39,8 @@ def batch(session, count=40, lags=3, seed=0):
         "condition": generator.integers(-1, 4, count).astype(np.int32),
         "part": np.full(count, session),
     }
-    if shape.behaviors:
-        made["behavior"] = generator.normal(size=(count, shape.behaviors)).astype(np.float32)
+    if shape.covariates:
+        made["behavior"] = generator.normal(size=(count, shape.covariates)).astype(np.float32)
     return {name: torch.from_numpy(array) for name, array in made.items()}
 
 
@@ -171,7 +171,7 @@ def test_what_neurons_did_before_predicts_what_they_do():
 
 def test_explainable_variance_of_more_repeated_bins_than_fit_is_that_of_an_even_choice(capsys, monkeypatch):
     monkeypatch.setattr(model, "MOST_REPEATS", 200)
-    shapes = (replace(SESSIONS[0], behaviors=0), SESSIONS[1])
+    shapes = (replace(SESSIONS[0], covariates=0), SESSIONS[1])
     task = NeuralTask(shapes, section(), (np.arange(100) * 3, np.arange(5)))
     assert "in 67 of 105 repeated bins" in capsys.readouterr().err
     assert len(NeuralTask(shapes, section(), (np.arange(40), np.arange(20)))._repeated[0]) == 40

@@ -123,8 +123,8 @@ def test_a_model_begins_at_the_statistics_of_the_train_split(tmp_path):
         seen = robs[counts[:, neuron], neuron]
         assert (shape.mean[neuron], shape.spread[neuron]) == (pytest.approx(seen.mean()), pytest.approx(seen.std()))
     seen = running[counts.any(1)].astype(np.float64)
-    assert shape.behavior_mean == pytest.approx(seen.mean(0))
-    assert shape.behavior_spread == pytest.approx([*seen.std(0)[:2], 1, 1])
+    assert shape.covariate_mean == pytest.approx(seen.mean(0))
+    assert shape.covariate_spread == pytest.approx([*seen.std(0)[:2], 1, 1])
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,11 @@ class SessionShape:
     name: str  # part of the store
     frame: tuple[int, ...]  # shape of a frame as the model sees it, height and width last
     neurons: int
-    behaviors: int
+    covariates: int  # columns of the series recorded next to the responses, one after the other
     mean: tuple[float, ...] = ()  # (neurons,) response in the train split: the model's starting point; empty: 1
     spread: tuple[float, ...] = ()  # (neurons,) standard deviation in the train split; empty: 1
-    behavior_mean: tuple[float, ...] = ()  # (behaviors,) in the train split; empty: 0
-    behavior_spread: tuple[float, ...] = ()  # (behaviors,) standard deviation in the train split; empty: 1
+    covariate_mean: tuple[float, ...] = ()  # (covariates,) in the train split; empty: 0
+    covariate_spread: tuple[float, ...] = ()  # (covariates,) standard deviation in the train split; empty: 1
     units: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the table of units, (neurons,) each
     held_out: tuple[int, ...] = ()  # neurons that are predicted from the others; empty: all are, from all
 
@@ -141,8 +141,8 @@ class Encoder(nn.Module):
             for session in sessions
             if history
         )
-        self.behaviors = nn.ModuleList(
-            nn.Linear(session.behaviors, session.neurons, bias=False) if session.behaviors else nn.Identity()
+        self.behaviors = nn.ModuleList(  # of all covariates; named so in the files of models
+            nn.Linear(session.covariates, session.neurons, bias=False) if session.covariates else nn.Identity()
             for session in sessions
         )
         for each in self.behaviors:
@@ -155,18 +155,18 @@ class Encoder(nn.Module):
             if session.held_out:
                 seen = np.setdiff1d(np.arange(session.neurons), session.held_out)
                 self.register_buffer(f"inputs_{number}", torch.tensor(seen), persistent=False)
-            if session.behaviors:
-                mean = _values(session.behavior_mean, session.behaviors, 0.0)
+            if session.covariates:
+                mean = _values(session.covariate_mean, session.covariates, 0.0)
                 self.register_buffer(f"behavior_mean_{number}", mean)
-                spread = _values(session.behavior_spread, session.behaviors, 1.0)
+                spread = _values(session.covariate_spread, session.covariates, 1.0)
                 self.register_buffer(f"behavior_spread_{number}", spread)
 
     def forward(
-        self, stim: Tensor | None, session: int, behavior: Tensor | None = None, history: Tensor | None = None
+        self, stim: Tensor | None, session: int, covariates: Tensor | None = None, history: Tensor | None = None
     ) -> Tensor:
         """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast.
 
-        ``behavior`` is (batch, behaviors), ``history`` (batch, history, neurons).
+        ``covariates`` is (batch, columns), ``history`` (batch, history, neurons).
         """
         drive: Tensor = self.biases[session]
         if stim is not None:
@@ -180,10 +180,10 @@ class Encoder(nn.Module):
             if self.sessions[session].held_out:
                 past = past.index_select(2, self.inputs(session))
             drive = drive + self.histories[session](past).float()
-        if behavior is not None and self.sessions[session].behaviors:
+        if covariates is not None and self.sessions[session].covariates:
             # In its own unit: a pupil of 850 pixels would be a drive of hundreds.
             mean, spread = self.get_buffer(f"behavior_mean_{session}"), self.get_buffer(f"behavior_spread_{session}")
-            drive = drive + self.behaviors[session]((behavior - mean) / spread).float()
+            drive = drive + self.behaviors[session]((covariates - mean) / spread).float()
         if self.positive:
             return functional.softplus(drive) + LEAST_RATE
         # In the neuron's own unit: traces range from percent to thousands.

@@ -14,6 +14,7 @@ from outofcore.domains.neural.encoder import Encoder, SessionShape
 from outofcore.domains.neural.gallery import filter_pictures
 from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.roles import COVARIATES
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.unit_table import held_out
@@ -83,8 +84,8 @@ def _shape(
         raise ParamsError(f"neural.tensors.transforms: session {part}: {error}") from error
     apart = held_out(section.train.held_out, part, attributes)
     units = attributes.get("unit_columns", {})
-    neurons, behaviors = attributes["neurons"], attributes["behaviors"]
-    return SessionShape(part, frame, neurons, behaviors, units=units, held_out=apart, **moments)
+    neurons, covariates = attributes["neurons"], attributes["behaviors"]
+    return SessionShape(part, frame, neurons, covariates, units=units, held_out=apart, **moments)
 
 
 class NeuralTask(Task):
@@ -115,10 +116,11 @@ class NeuralTask(Task):
             raise ParamsError(
                 f"neural.train.preset: {train.preset} is of frames, and there is no stimulus: set it to test"
             )
-        if not (sessions[0].pixels or bins or sessions[0].behaviors):
+        if not (sessions[0].pixels or bins or sessions[0].covariates):
+            names = " or ".join(f"source.names.{role.field}" for role in COVARIATES)
             raise ParamsError(
                 "neural.train: no stimulus, so nothing to predict from: set tensors.history or train.held_out, or "
-                "convert again with source.names.behavior"
+                f"convert again with {names}"
             )
         self.poisson = train.loss == "poisson"
         self.partly_used = len(sessions) > 1
@@ -140,7 +142,8 @@ class NeuralTask(Task):
         if self.sessions[session].held_out:
             seen = [each.float() for each in (history, batch["robs"].unsqueeze(1)) if each is not None]
             history = torch.cat(seen, 1)
-        return self.encoder(stim, session, batch.get("behavior"), history), session
+        series = [batch[role.field] for role in COVARIATES if role.field in batch]
+        return self.encoder(stim, session, torch.cat(series, 1) if series else None, history), session
 
     def _mask(self, batch: Batch, session: int) -> Tensor:
         """Where responses count and are predicted, (batch, neurons) float32."""
@@ -313,19 +316,18 @@ def _mean(values: Doubles) -> float:
 def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, tuple[float, ...]], int]:
     """Means and standard deviations in the train split, and how many responses count there.
 
-    ``mean`` and ``spread`` (neurons,) are those of the unmasked responses; ``behavior_mean`` and ``behavior_spread``
-    (variables,), where there is behaviour, those of the bins in which a response counts.
+    ``mean`` and ``spread`` (neurons,) are those of the unmasked responses; ``covariate_mean`` and ``covariate_spread``
+    (columns,), where there are covariates, those of the bins in which a response counts.
     """
     table = store.rows("train", part)
-    behaviors = ["behavior"] if store.part_attributes(part)["behaviors"] else []
-    sums = {name: np.zeros((3, table[name].shape[1])) for name in ("robs", *behaviors)}
+    covariates = [role.field for role in COVARIATES if role.field in table.fields]
+    sums = {name: np.zeros((3, table[name].shape[1])) for name in ("robs", *covariates)}
     lowest = 0.0
     for rows in table.blocks(ROWS_AT_ONCE, "dfs", *sums):
         mask = rows["dfs"] != 0
         lowest = min(lowest, float(rows["robs"].min(initial=0, where=mask)))
-        counting = {"robs": mask, "behavior": mask.any(1, keepdims=True)}
         for name in sums:
-            counts = counting[name]
+            counts = mask if name == "robs" else mask.any(1, keepdims=True)
             values = np.where(counts, rows[name].astype(np.float64), 0)
             number = np.broadcast_to(counts, values.shape).sum(0)
             sums[name] += np.stack([number, values.sum(0), (values**2).sum(0)])
@@ -334,14 +336,16 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, 
             f"neural.train.loss: poisson needs counts or rates, and session {part} has a response of {lowest:g}; "
             "set it to squared"
         )
-    found: dict[str, tuple[float, ...]] = {}
+    means, spreads = {}, {}
     for name, (number, total, squares) in sums.items():
-        prefix, count = "behavior_" if name == "behavior" else "", np.maximum(number, 1)
-        mean = total / count
-        spread = np.sqrt(np.maximum(squares / count - mean**2, 0))
-        if prefix:  # a variable that is constant in the train split is not scaled
-            spread = np.where(spread > CONSTANT * np.abs(mean), spread, 1)
-        found |= {f"{prefix}mean": tuple(mean.tolist()), f"{prefix}spread": tuple(spread.tolist())}
+        count = np.maximum(number, 1)
+        means[name] = mean = total / count
+        spreads[name] = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    found = {"mean": tuple(means["robs"].tolist()), "spread": tuple(spreads["robs"].tolist())}
+    if covariates:
+        mean, spread = (np.concatenate([figures[name] for name in covariates]) for figures in (means, spreads))
+        spread = np.where(spread > CONSTANT * np.abs(mean), spread, 1)  # what is constant there is not scaled
+        found |= {"covariate_mean": tuple(mean.tolist()), "covariate_spread": tuple(spread.tolist())}
     return found, int(sums["robs"][0].sum())
 
 

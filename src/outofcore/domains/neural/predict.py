@@ -70,7 +70,7 @@ def _known_shape(task: NeuralTask, store: Store, part: str) -> SessionShape:
     (known,) = (session for session in task.sessions if session.name == part)
     attributes = store.part_attributes(part)
     shape = transformed_shape(tuple(attributes["frame_shape"]), task.section.tensors.transforms)
-    found = {"neurons": attributes["neurons"], "behaviors": attributes["behaviors"], "frame": shape}
+    found = {"neurons": attributes["neurons"], "covariates": attributes["behaviors"], "frame": shape}
     for name, value in found.items():
         if value != getattr(known, name):
             raise RawInputError(

@@ -88,7 +88,7 @@ def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) 
         "bins": survey.bins,
         "bins_in_trials": int((survey.trials.stop - survey.trials.start).sum()),
         "neurons": survey.neurons,
-        "behaviors": survey.covariates.get("behavior", 0),
+        "behaviors": sum(survey.covariates.values()),
         "frame_shape": list(survey.frame_shape),
         "conditions": survey.trials.conditions,
         "trials": len(survey.trials),
