@@ -391,31 +391,33 @@ def prove(budget: int, needs: Sequence[MemoryEstimate], rows: Callable[[MemoryEs
         f"a memory budget of {format_bytes(budget)} is too small: {first[0]}{parts} take {first[1]}"
         f"{''.join(f', {name} {size}' for name, size in others)}; the least that works is {format_least(total)}"
     )
-    blocks = needs[0].pool_blocks
-    # The last for which the sum was found to fit; 0 if none does.
-    smaller = bisect_right(
-        range(1, blocks), budget, key=lambda fewer: least([estimate.with_pool(fewer) for estimate in needs])
-    )
+    smaller = _smaller_pool(budget, needs, least)
+    ways = [f"pool_blocks={smaller}"] if smaller else []
     batches = sum(estimate.batches * estimate.batch for estimate in needs)
     samples = needs[0].batch_size * (budget - total + batches) // max(batches, 1)
-    ways = [f"pool_blocks={smaller}"] if smaller else []
     # A batch of balanced sampling has no size of its own, and where tables are read first, a smaller one saves nothing.
     sized = all(estimate.access != "recurring" and estimate.opening <= estimate.fixed for estimate in needs)
     ways += [f"batch_size={samples}"] if sized and samples > 0 else []
-    streams = sum(estimate.streamed for estimate in needs) <= budget and all(
-        estimate.access != "anywhere" for estimate in needs
-    )
-    ways += ["residency='auto'"] if streams else []
+    streams = all(estimate.access != "anywhere" for estimate in needs)
+    ways += ["residency='auto'"] if streams and sum(estimate.streamed for estimate in needs) <= budget else []
     message += f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"
-    if not smaller:
-        largest = max(needs, key=lambda estimate: estimate.chunk)
-        for count in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
-            copies = [estimate.rechunked(min(count, estimate.chunk_rows)) for estimate in needs]
-            known = [estimate for estimate in copies if estimate]
-            if len(known) == len(copies) and (fitting := least(known)) <= budget:
-                message += (
-                    f"; a chunk of {largest.chunk_rows:,} rows takes {format_bytes(largest.chunk)}: in a copy with "
-                    f"chunks of {count:,} rows about {format_bytes(fitting)} would do"
-                )
-                break
-    raise BudgetError(message)
+    raise BudgetError(message + ("" if smaller else _smaller_chunks(budget, needs, least)))
+
+
+def _smaller_pool(budget: int, needs: Sequence[MemoryEstimate], least: Callable[..., int]) -> int:
+    """The most blocks of a pool for which the sum was found to fit; 0 if none does."""
+    blocks = range(1, needs[0].pool_blocks)
+    return bisect_right(blocks, budget, key=lambda fewer: least([estimate.with_pool(fewer) for estimate in needs]))
+
+
+def _smaller_chunks(budget: int, needs: Sequence[MemoryEstimate], least: Callable[..., int]) -> str:
+    """What a copy of the data with smaller chunks would take; "" if none fits."""
+    largest = max(needs, key=lambda estimate: estimate.chunk)
+    for count in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
+        copies = [estimate.rechunked(min(count, estimate.chunk_rows)) for estimate in needs]
+        if all(copies) and (fitting := least(copies)) <= budget:
+            return (
+                f"; a chunk of {largest.chunk_rows:,} rows takes {format_bytes(largest.chunk)}: in a copy with "
+                f"chunks of {count:,} rows about {format_bytes(fitting)} would do"
+            )
+    return ""
