@@ -145,14 +145,14 @@ def write_store(
 @pytest.fixture(scope="session")
 def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
     """Makes stores; equal arguments, the same store."""
-    made: dict[tuple[object, ...], Path] = {}
+    paths: dict[tuple[object, ...], Path] = {}
 
     def make(lengths: list[int] | None = None, **options: object) -> Path:
         lengths = lengths or [300, 1, 64, 700, 35, 1000, 900]
         arguments = (*lengths, *sorted(options.items()))
-        if arguments not in made:
-            made[arguments] = write_store(tmp_path_factory.mktemp("store") / "a.zarr", lengths, **options)  # type: ignore[arg-type]
-        return made[arguments]
+        if arguments not in paths:
+            paths[arguments] = write_store(tmp_path_factory.mktemp("store") / "a.zarr", lengths, **options)  # type: ignore[arg-type]
+        return paths[arguments]
 
     return make
 

@@ -140,7 +140,7 @@ CODEC = {"mapped": "none"}  # by residency
 RESIDENCIES = ("streamed", "hybrid", "ram", "mapped", "device")
 
 
-def held(folder: Path, name: str, residency: str, threads: int, memory: str, size: int) -> tuple[int, int]:
+def measured(folder: Path, name: str, residency: str, threads: int, memory: str, size: int) -> tuple[int, int]:
     """Budget, and bytes by which this process grew; a budget of 0 is the least that is accepted."""
     options = SHAPES[name](folder, size, CODEC.get(residency, "lz4"))
     options |= {"residency": residency, "threads": threads}
@@ -179,7 +179,7 @@ def anonymous_bytes() -> int:
 
 
 def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:
-    """:func:`held` in a process of its own, of a store that this one makes: that leaves memory behind."""
+    """:func:`measured` in a process of its own, of a store that this one makes: that leaves memory behind."""
     name, residency, *_, size = arguments
     SHAPES[str(name)](folder, int(str(size)), CODEC.get(str(residency), "lz4"))
     command = [sys.executable, "-m", "tests.loading.memory_table", str(folder), *map(str, arguments)]
@@ -190,7 +190,7 @@ def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:
 
 def main(folder: Path, *arguments: str) -> None:
     if len(arguments) == 5:
-        budget, grown = held(folder, *arguments[:2], int(arguments[2]), arguments[3], int(arguments[4]))
+        budget, grown = measured(folder, *arguments[:2], int(arguments[2]), arguments[3], int(arguments[4]))
         sys.stdout.write(f"{budget} {grown}\n")
         return
     for name in arguments or SHAPES:

@@ -152,8 +152,8 @@ def test_numbers_of_samples_come_in_many_forms(make_store: MakeStore) -> None:
 
 def test_two_threads_may_begin_at_once(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     data = ZarrDataset(make_store(), fields=("id",))
-    found: list[int] = []
-    second = threading.Thread(target=lambda: found.append(int(data[7]["id"])))
+    ids: list[int] = []
+    second = threading.Thread(target=lambda: ids.append(int(data[7]["id"])))
 
     def slow(*arguments: Any) -> Streamed:
         monkeypatch.undo()
@@ -164,7 +164,7 @@ def test_two_threads_may_begin_at_once(make_store: MakeStore, monkeypatch: pytes
     monkeypatch.setattr("outofcore.loading.dataset.Streamed", slow)
     assert data[5]["id"] == 5
     second.join()
-    assert found == [7]
+    assert ids == [7]
 
 
 def test_damage_is_an_error_every_time(make_store: MakeStore, tmp_path: Any) -> None:

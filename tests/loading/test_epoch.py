@@ -42,12 +42,12 @@ def test_an_error_is_raised_in_its_place_and_again_after_a_resume(make_store: Ma
 
 
 def test_batches_are_made_no_further_ahead_than_the_budget_allows(make_store: MakeStore) -> None:
-    made = 0
+    samples = 0
 
     class Counting(Plain):
         def __call__(self, rows: Mapping[str, Any], draws: Any) -> dict[str, torch.Tensor]:
-            nonlocal made
-            made += len(rows["id"])
+            nonlocal samples
+            samples += len(rows["id"])
             return super().__call__(rows, draws)
 
     batches = loader(make_store(), batch_size=100, memory="400KB", pool_blocks=2, threads=2, tensors=Counting())
@@ -55,8 +55,8 @@ def test_batches_are_made_no_further_ahead_than_the_budget_allows(make_store: Ma
     for number, _ in enumerate(batches):
         if number < 10:
             time.sleep(0.02)
-        most = max(most, made - 100 * number)
-    assert made == ROWS + 1  # the first sample is made to know how large it is
+        most = max(most, samples - 100 * number)
+    assert samples == ROWS + 1  # the first sample is made to know how large it is
     assert most < 2500
 
 

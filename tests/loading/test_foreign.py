@@ -174,9 +174,9 @@ def test_missing_chunks_are_counted_and_may_be_refused(tmp_path: Path, caplog: p
         }
     assert "not sealed" in caplog.text
     assert "chunks that were never written or are missing: 1" in caplog.text
-    found = np.stack([rows[row] for row in range(ROWS)])
-    assert (found[90:120] == 0).all()
-    assert (np.delete(found, np.s_[90:120], 0) == np.delete(FRAMES, np.s_[90:120], 0)).all()
+    values = np.stack([rows[row] for row in range(ROWS)])
+    assert (values[90:120] == 0).all()
+    assert (np.delete(values, np.s_[90:120], 0) == np.delete(FRAMES, np.s_[90:120], 0)).all()
     with pytest.raises(StoreError, match="1 of 34 chunks of frames are missing"):
         loader(path, strict=True, **SMALL)
     sharded = write(tmp_path / "b.zarr", "sharded")

@@ -278,7 +278,7 @@ def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog:
 
 
 @pytest.mark.parametrize(
-    ("last", "size", "told"),
+    ("last", "size", "lines"),
     [
         ("keep", 70, []),
         ("drop", 70, ["train: 60 samples are dropped each epoch, so that all batches hold 70"]),
@@ -288,12 +288,12 @@ def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog:
     ],
 )
 def test_samples_that_are_dropped_or_repeated_are_told(
-    make_store: MakeStore, caplog: pytest.LogCaptureFixture, last: Any, size: int, told: list[str]
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, last: Any, size: int, lines: list[str]
 ) -> None:
     caplog.set_level(logging.INFO, "outofcore")
     delivered = len(identities(loader(make_store(), batch_size=size, memory="8MiB", fields=("id",), last=last)))
-    assert caplog.messages[2:] == told
-    assert delivered == ROWS + {"keep": 0, "drop": -60, "pad": 10}[last] * bool(told)
+    assert caplog.messages[2:] == lines
+    assert delivered == ROWS + {"keep": 0, "drop": -60, "pad": 10}[last] * bool(lines)
 
 
 @pytest.mark.parametrize(("pool_blocks", "warned"), [(4, True), (64, False)])

@@ -73,8 +73,8 @@ def test_batches_in_flight_and_what_their_threads_keep_are_within_what_is_spare(
         fewest = needs.flight(1, 1, returns=True)
         for spare in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
             flight = needs.in_flight(spare)
-            held = needs.flight(flight.groups, flight.group_batches, returns=flight.returns)
-            assert held - fewest <= spare
+            size = needs.flight(flight.groups, flight.group_batches, returns=flight.returns)
+            assert size - fewest <= spare
             assert flight.makers <= flight.groups
         assert needs.in_flight(0)[:3] == (1, 1, 1)
         assert needs.in_flight(1 << 30)[:3] == (6, 8, 4)

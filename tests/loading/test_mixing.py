@@ -32,15 +32,15 @@ def test_batches_mix_as_the_loader_says(
         store, batch_size=BATCH, memory="64MiB", fields=("id",), shuffle=shuffle, pool_blocks=pool_blocks, label="label"
     )
     blocks, sequences = measured(batches, BLOCK), measured(batches, LENGTH)
-    told = re.search(
+    note = re.search(
         r"a batch of 128 mixes (\d+) sequences? in (\d+) blocks \((\d+) in (\d+) if drawn at random\)",
         caplog.text,
     )
-    assert told
-    np.testing.assert_allclose([int(told[1]), int(told[2])], [sequences, blocks], rtol=0.05, atol=1.5)
+    assert note
+    np.testing.assert_allclose([int(note[1]), int(note[2])], [sequences, blocks], rtol=0.05, atol=1.5)
     random = np.random.default_rng(0).integers(0, ROWS, (300, BATCH))
     ideal = [np.mean([len(set(row.tolist())) for row in random // unit]) for unit in (LENGTH, BLOCK)]
-    np.testing.assert_allclose([int(told[3]), int(told[4])], ideal, rtol=0.02)
+    np.testing.assert_allclose([int(note[3]), int(note[4])], ideal, rtol=0.02)
     assert ("labels in memory are" in caplog.text) == (shuffle == "blocks")
 
 
@@ -59,9 +59,9 @@ def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore, capl
     label = np.arange(ROWS) // LENGTH * 10 // (ROWS // LENGTH)
     whole = np.bincount(label) / ROWS
     distances = [np.abs(np.bincount(label[each], minlength=10) / len(each) - whole).sum() / 2 for each in rows]
-    told = re.search(r"labels in memory are (\d+)% off", caplog.text)
-    assert told
-    np.testing.assert_allclose(int(told[1]), 100 * np.mean(distances), atol=2)
+    note = re.search(r"labels in memory are (\d+)% off", caplog.text)
+    assert note
+    np.testing.assert_allclose(int(note[1]), 100 * np.mean(distances), atol=2)
 
 
 @pytest.mark.parametrize(

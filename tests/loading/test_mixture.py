@@ -67,8 +67,8 @@ def sizes() -> list[int]:
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=20))
 def test_a_schedule_keeps_every_source_within_one_of_its_share(weights: list[int]) -> None:
     names = {str(number): 1 for number in range(len(weights))}
-    found = weigh(dict(zip(names, weights, strict=True)), names)
-    whole, ideal = [source.weight for source in found], [Fraction(PLACES * each, sum(weights)) for each in weights]
+    sources = weigh(dict(zip(names, weights, strict=True)), names)
+    whole, ideal = [source.weight for source in sources], [Fraction(PLACES * each, sum(weights)) for each in weights]
     assert sum(whole) == PLACES
     assert min(ideal) < 1 or all(abs(each - share) < 1 for each, share in zip(whole, ideal, strict=True))
     labels = schedule(whole)

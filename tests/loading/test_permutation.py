@@ -33,8 +33,8 @@ def test_draws_are_even() -> None:
 def test_every_permutation_is_equally_likely() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for seed in range(24 * 300):
-        found = tuple(permutation(4, seed).tolist())
-        seen[found] = seen.get(found, 0) + 1
+        order = tuple(permutation(4, seed).tolist())
+        seen[order] = seen.get(order, 0) + 1
     assert len(seen) == 24
     assert stats.chisquare(list(seen.values())).pvalue > 1e-4
 
