@@ -21,7 +21,7 @@ from outofcore.domains.neural.recordings.arrays import DAMAGED, Mask, RecordedAr
 from outofcore.domains.neural.resampling import RESAMPLINGS, latest
 from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SERIES
 from outofcore.domains.neural.session_survey import SessionSurvey
-from outofcore.domains.neural.streams import Streams, Track, open_streams
+from outofcore.domains.neural.streams import Streams, Track, open_session
 from outofcore.domains.neural.transforms import apply, bins_before
 from outofcore.ndarrays import Bytes, Ints
 
@@ -72,7 +72,7 @@ class BinReader:
 
     @cached_property
     def _streams(self) -> Streams:
-        return open_streams(self._session, self._source, self._survey.labels)
+        return open_session(self._session, self._source, self._survey.labels)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_streams"}
@@ -83,13 +83,13 @@ class BinReader:
         if clock is None:
             return [{} for _ in starts]
         lows, highs = clock.edges_of(starts), clock.edges_of(stops)
-        found: dict[str, Ints] = {}
+        entries: dict[str, Ints] = {}
         with self._closed_on_failure():
             for name, track in self._streams.tracks.items():
-                found[name] = np.stack(locate(track.times, track.count, lows, highs), axis=-1)
+                entries[name] = np.stack(locate(track.times, track.count, lows, highs), axis=-1)
             if self._streams.spikes is not None:
-                found["spikes"] = self._streams.spikes.locate(lows, highs)
-        return [{name: ranges[number] for name, ranges in found.items()} for number in range(len(starts))]
+                entries["spikes"] = self._streams.spikes.locate(lows, highs)
+        return [{name: ranges[number] for name, ranges in entries.items()} for number in range(len(starts))]
 
     def read(self, start: int, stop: int, ranges: Ranges) -> Slice:
         """Bins ``start`` to ``stop``; ``ranges`` comes from :meth:`locate`."""
@@ -216,7 +216,7 @@ class BinReader:
 
     def _observed(self, start: int, stop: int, shape: tuple[int, ...]) -> Mask:
         """Which neurons were observed during all of each bin, (bins, neurons)."""
-        found, streams, clock = np.ones(shape, bool), self._streams, self._survey.clock
+        observed, streams, clock = np.ones(shape, bool), self._streams, self._survey.clock
         if clock is not None:
             edges = clock.edges(start, stop)
             lows, highs = edges[:-1], edges[1:]
@@ -226,12 +226,12 @@ class BinReader:
             lows[: len(known)] = known
             highs = lows + 1
         else:
-            return found
-        found &= ~touching(lows, highs, streams.invalid)[:, None]
+            return observed
+        observed &= ~touching(lows, highs, streams.invalid)[:, None]
         for neuron, intervals in enumerate((streams.spikes and streams.spikes.observed) or ()):
             if intervals is not None:
-                found[:, neuron] &= inside(lows, highs, intervals)
-        return found
+                observed[:, neuron] &= inside(lows, highs, intervals)
+        return observed
 
     def _covariate(self, track: Track, start: int, stop: int, ranges: Ranges, silent: Bytes) -> npt.NDArray[np.float32]:
         values, present, read = self._sampled(track, start, stop, ranges)
@@ -251,7 +251,7 @@ class BinReader:
             return _table(values), present, fine
         places, times = _timed(track, ranges[name])
         first, end = ranges[name].tolist()
-        values, fine = (each[places - first] for each in readable(track.array, first, end))
+        values, fine = (part[places - first] for part in readable(track.array, first, end))
         resample = RESAMPLINGS[getattr(self._source.resample, track.role.field)]
         edges, longest = clock.edges(start, stop), self._survey.longest[name]
         result, present = resample(times, values, edges, longest)

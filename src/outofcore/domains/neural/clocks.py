@@ -47,15 +47,15 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
 
 
 def _moment(text: str) -> int:
-    found = re.fullmatch(r"\s*(\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*?)(?:Z|([+-])(\d\d):?(\d\d))?\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*?)(?:Z|([+-])(\d\d):?(\d\d))?\s*", text)
+    if match is None:
         return int(INVALID)
-    zone = 60 * int(found[3]) + int(found[4]) if found[2] else 0
+    zone = 60 * int(match[3]) + int(match[4]) if match[2] else 0
     try:
-        since = int(np.datetime64(found[1], "ns").astype(np.int64))
+        since = int(np.datetime64(match[1], "ns").astype(np.int64))
     except ValueError:
         return int(INVALID)
-    return since - (zone if found[2] == "+" else -zone) * 60 * 10**9
+    return since - (zone if match[2] == "+" else -zone) * 60 * 10**9
 
 
 def joined_intervals(intervals: Times) -> Times:
@@ -72,15 +72,15 @@ def joined_intervals(intervals: Times) -> Times:
 def inside(lows: Times, highs: Times, intervals: Times) -> Mask:
     """Which spans [low, high) are inside one of the joined intervals."""
     at = np.searchsorted(intervals[:, 0], lows, side="right") - 1
-    found: Mask = (at >= 0) & (highs <= np.append(intervals[:, 1], INVALID)[at])
-    return found
+    covered: Mask = (at >= 0) & (highs <= np.append(intervals[:, 1], INVALID)[at])
+    return covered
 
 
 def touching(lows: Times, highs: Times, intervals: Times) -> Mask:
     """Which spans [low, high) share a time with one of the joined intervals."""
     at = np.searchsorted(intervals[:, 1], lows, side="right")
-    found: Mask = np.append(intervals[:, 0], np.iinfo(np.int64).max)[at] < highs
-    return found
+    touched: Mask = np.append(intervals[:, 0], np.iinfo(np.int64).max)[at] < highs
+    return touched
 
 
 def listed_clock(array: RecordedArray, unit: TimeUnit) -> RecordedArray:

@@ -145,9 +145,9 @@ class Encoder(nn.Module):
             nn.Linear(session.covariates, session.neurons, bias=False) if session.covariates else nn.Identity()
             for session in sessions
         )
-        for each in self.behaviors:
-            if isinstance(each, nn.Linear):
-                nn.init.zeros_(each.weight)
+        for layer in self.behaviors:
+            if isinstance(layer, nn.Linear):
+                nn.init.zeros_(layer.weight)
         self.biases = nn.ParameterList(nn.Parameter(self._start(session)) for session in sessions)
         for number, session in enumerate(sessions):
             self.register_buffer(f"mean_{number}", _values(session.mean, session.neurons, 1.0))
@@ -200,12 +200,12 @@ class Encoder(nn.Module):
         if first is not None:
             kernels = first.weight.detach()
             return {"core": kernels.reshape(len(kernels), self.lags, -1, *kernels.shape[-2:])}
-        found = {}
+        filters = {}
         for session, readout in zip(self.sessions, self.readouts, strict=bool(self.readouts)):
             assert isinstance(readout, LinearReadout)
             shape = (self.lags, session.planes, *session.frame[-2:])
-            found[session.name] = readout.filters.detach().reshape(session.neurons, *shape)
-        return found
+            filters[session.name] = readout.filters.detach().reshape(session.neurons, *shape)
+        return filters
 
     def _start(self, session: SessionShape) -> Tensor:
         """Biases with which a model without filters predicts the means."""

@@ -53,9 +53,9 @@ def null_log_likelihood(sums: NeuronSums) -> Doubles:
 def bits_per_spike(sums: NeuronSums) -> tuple[float, Doubles]:
     """Bits per spike over all neurons together and per neuron; NaN without spikes."""
     gain = (sums.log_likelihood - null_log_likelihood(sums)) / np.log(2)
-    each = np.divide(gain, sums.responses, out=np.full(len(gain), np.nan), where=sums.responses > 0)
+    by_neuron = np.divide(gain, sums.responses, out=np.full(len(gain), np.nan), where=sums.responses > 0)
     total = float(sums.responses.sum())
-    return (float(gain.sum()) / total if total > 0 else float("nan")), each
+    return (float(gain.sum()) / total if total > 0 else float("nan")), by_neuron
 
 
 def correlation(sums: NeuronSums) -> Doubles:

@@ -40,9 +40,9 @@ def make_task(store: Store, section: NeuralSection, evaluated: Store, split: str
     """The task of a store; raises ParamsError if the settings do not fit what is stored."""
     sessions, repeated, counted = [], [], 0
     for part in store.parts:
-        found, count = moments(store, part, section)
+        figures, count = moments(store, part, section)
         counted += count
-        sessions.append(_shape(part, store.part_attributes(part), section, found))
+        sessions.append(_shape(part, store.part_attributes(part), section, figures))
         repeated.append(repeated_conditions(evaluated, split, part))
     if not counted:
         raise ParamsError(
@@ -127,7 +127,9 @@ class NeuralTask(Task):
         self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=bins)
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
         self._repeated = _evenly_chosen(repeated or (np.empty(0, np.int64),) * len(sessions), sessions)
-        cells = [len(each) * session.neurons for each, session in zip(self._repeated, sessions, strict=True)]
+        cells = [
+            len(conditions) * session.neurons for conditions, session in zip(self._repeated, sessions, strict=True)
+        ]
         self.first_cell: list[int] = np.cumsum([0, *cells]).tolist()
 
     def loader_options(self) -> dict[str, Any]:
@@ -140,7 +142,7 @@ class NeuralTask(Task):
         stim = prepare(batch["stim"], self.section.tensors) if "stim" in batch else None
         history = batch.get("history")
         if self.sessions[session].held_out:
-            seen = [each.float() for each in (history, batch["robs"].unsqueeze(1)) if each is not None]
+            seen = [series.float() for series in (history, batch["robs"].unsqueeze(1)) if series is not None]
             history = torch.cat(seen, 1)
         series = [batch[role.field] for role in COVARIATES if role.field in batch]
         return self.encoder(stim, session, torch.cat(series, 1) if series else None, history), session
@@ -154,8 +156,8 @@ class NeuralTask(Task):
         """Sum over the unmasked responses, and their number."""
         rate, session = self.predict(batch)
         response, mask = batch["robs"].float(), self._mask(batch, session)
-        each = rate - response * rate.log() if self.poisson else (rate - response).square()
-        return (each * mask).sum(), mask.sum()
+        losses = rate - response * rate.log() if self.poisson else (rate - response).square()
+        return (losses * mask).sum(), mask.sum()
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Sums per neuron over all sessions (neurons,), and per repeated condition (conditions x neurons,)."""
@@ -185,11 +187,11 @@ class NeuralTask(Task):
         # Of the weights: a model that is loaded without its store has no other.
         mean, spread = (doubles(self.encoder.get_buffer(f"{name}_{session}")) for name in ("mean", "spread"))
         spread = spread.clamp(min=1e-9)
-        predicted, recorded = ((each - mean) / spread for each in (rate, response))
+        predicted, recorded = ((responses - mean) / spread for responses in (rate, response))
         place = ((predicted - LOWEST) / STEP).floor().clamp(0, CLASSES - 1).long() + session * CLASSES
         total = torch.zeros(3, len(self.sessions) * CLASSES, dtype=torch.float64, device=rate.device)
-        for row, each in zip(total, (mask, predicted * mask, recorded * mask), strict=True):
-            row.index_add_(0, place.flatten(), each.flatten())
+        for row, addend in zip(total, (mask, predicted * mask, recorded * mask), strict=True):
+            row.index_add_(0, place.flatten(), addend.flatten())
         return {"class_count": total[0], "class_predicted": total[1], "class_recorded": total[2]}
 
     def _by_condition(self, session: int, batch: Batch, addends: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -229,25 +231,27 @@ class NeuralTask(Task):
             "squared_error_mean_response": float(spread.sum() / total),
         }
         if self.poisson:
-            together, each = bits_per_spike(neurons)
-            figures["bits_per_spike"] = together
-            figures["bits_per_spike_median"] = float(np.nanmedian(each)) if np.isfinite(each).any() else math.nan
+            overall, by_neuron = bits_per_spike(neurons)
+            figures["bits_per_spike"] = overall
+            figures["bits_per_spike_median"] = (
+                float(np.nanmedian(by_neuron)) if np.isfinite(by_neuron).any() else math.nan
+            )
         if self.first_cell[-1]:
             figures |= self._repeats(plain)
         return {name: value for name, value in figures.items() if math.isfinite(value)}
 
     def _repeats(self, plain: Mapping[str, Doubles]) -> dict[str, float]:
-        found = []
+        results = []
         for number, known in enumerate(self._repeated):
             if not len(known):
                 continue
             cells = slice(*self.first_cell[number : number + 2])
             table = {name: plain[name][cells].reshape(len(known), -1) for name in REPEATS}
-            found.append(
-                explainable(RepeatSums(**{name.removeprefix("repeat_"): each for name, each in table.items()}))
+            results.append(
+                explainable(RepeatSums(**{name.removeprefix("repeat_"): values for name, values in table.items()}))
             )
         share, explained, average, normalised = (
-            np.concatenate([getattr(each, name) for each in found])
+            np.concatenate([getattr(result, name) for result in results])
             for name in ("share", "explained", "average", "normalised")
         )
         reliable = share >= RELIABLE
@@ -295,16 +299,17 @@ RELIABLE = 0.15
 
 def _evenly_chosen(repeated: Sequence[Ints], sessions: Sequence[SessionShape]) -> list[Ints]:
     """Repeated conditions of each session, all or an even choice, so that about MOST_REPEATS sums suffice."""
-    cells = sum(len(each) * session.neurons for each, session in zip(repeated, sessions, strict=True))
+    cells = sum(len(conditions) * session.neurons for conditions, session in zip(repeated, sessions, strict=True))
     if cells <= MOST_REPEATS:
         return list(repeated)
-    numbers = [-(-len(each) * MOST_REPEATS // cells) for each in repeated]
+    numbers = [-(-len(conditions) * MOST_REPEATS // cells) for conditions in repeated]
     note(
         f"explainable variance is measured in {sum(numbers):,} of {sum(map(len, repeated)):,} repeated bins, evenly "
         "chosen: for all of them, the sums of each neuron would take too much memory"
     )
     return [
-        each[np.arange(number) * len(each) // max(number, 1)] for each, number in zip(repeated, numbers, strict=True)
+        conditions[np.arange(number) * len(conditions) // max(number, 1)]
+        for conditions, number in zip(repeated, numbers, strict=True)
     ]
 
 

@@ -142,7 +142,7 @@ class SourceSection(Section):
             raise ValueError(
                 f"{next(filter(framed.get, framed))} is of the frames, and names.stimulus is null: leave it out"
             )
-        signed = [each.name for each in self.transforms if each.name in SIGNED]
+        signed = [step.name for step in self.transforms if step.name in SIGNED]
         if signed and self.stimulus_dtype == "uint8":
             raise ValueError(f"transforms: {signed[0]} gives signed fractions, which stimulus_dtype uint8 cannot hold")
         if self.repeats is not None and (self.names.frame is not None or self.bin_width is not None):

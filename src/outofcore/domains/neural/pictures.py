@@ -39,12 +39,12 @@ def find_pictures(
     sequences = picture[change]
     bounds = np.searchsorted(trial[change], np.arange(len(trials) + 1)).tolist()
     repeat = np.full(len(trials), -1, np.int64)
-    for each, (start, stop) in enumerate(pairwise(bounds)):
+    for row, (start, stop) in enumerate(pairwise(bounds)):
         if stop - start == 1:
-            repeat[each] = sequences[start]
+            repeat[row] = sequences[start]
         elif stop > start:
             digest = hashlib.blake2b(sequences[start:stop].tobytes(), digest_size=8).digest()
-            repeat[each] = int.from_bytes(digest, "little") >> 1
+            repeat[row] = int.from_bytes(digest, "little") >> 1
     condition, conditions = number_conditions(trials.start, trials.stop, repeat)
     trials = replace(trials, repeat=repeat, condition=condition, conditions=conditions)
     return trials, ShownPictures(trial[counts[place]], content[place[counts[place]]])
@@ -79,7 +79,7 @@ def _contents(
 
     A damaged picture does not, nor one of a single grey level where most have several: it is shown between the others.
     """
-    transforms = [each for each in source.transforms if each.name != "difference"]
+    transforms = [step for step in source.transforms if step.name != "difference"]
     digests = np.zeros((len(numbers), KEY_BYTES), np.uint8)
     known, grey = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
     step = max(1, PASS_BYTES // max(1, frames.dtype.itemsize * math.prod(frames.shape[1:])))

@@ -127,7 +127,7 @@ def ways(
     narrow = next(iter(sizes))
     for dtype, size in sizes.items():
         measured = codecs.get(dtype, ())
-        smallest = min(measured, key=lambda each: each.share, default=UNCOMPRESSED)
+        smallest = min(measured, key=lambda codec: codec.share, default=UNCOMPRESSED)
         least = size.budget.streamed
         plans = [("ram", smallest, size.loaders.loaded, size.budget.loaded)]
         if dtype == narrow:
@@ -194,24 +194,24 @@ def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.
 def holding(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType) -> tuple[StimulusType, ...]:
     """Types that can hold the sampled pixels, narrowest first."""
     wide: tuple[StimulusType, ...] = ("bfloat16", "float32")
-    whole = dtype == "uint8" or all(encode(each, "uint8")[1] is None for each in frames)
+    whole = dtype == "uint8" or all(encode(block, "uint8")[1] is None for block in frames)
     return ("uint8", *wide) if whole else wide
 
 
 def measure(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, section: NeuralSection) -> tuple[Compressed, ...]:
     """Size and decoding speed of the frames with each codec, as pixels of a type, in the store's chunks."""
     rows = section.store.chunk_rows
-    stored = [encode(each, dtype)[0] for each in frames]
+    stored = [encode(block, dtype)[0] for block in frames]
     chunks = [
-        np.ascontiguousarray(each[start : start + rows]) for each in stored for start in range(0, len(each), rows)
+        np.ascontiguousarray(block[start : start + rows]) for block in stored for start in range(0, len(block), rows)
     ]
-    found = []
+    shares = []
     for name in CODECS if chunks else ():
         codec = ChunkCodec(name, section.store.layout().level, str(stored_as(dtype)))
         encoded = [codec.encode(chunk) for chunk in chunks]
         share = sum(map(len, encoded)) / sum(chunk.nbytes for chunk in chunks)
-        found.append(Compressed(name, share, int(_decoding_speed(codec, encoded, chunks))))
-    return tuple(found)
+        shares.append(Compressed(name, share, int(_decoding_speed(codec, encoded, chunks))))
+    return tuple(shares)
 
 
 def _decoding_speed(codec: ChunkCodec, encoded: Sequence[bytes], chunks: Sequence[npt.NDArray[Any]]) -> float:

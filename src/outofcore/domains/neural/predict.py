@@ -70,8 +70,8 @@ def _known_shape(task: NeuralTask, store: Store, part: str) -> SessionShape:
     (known,) = (session for session in task.sessions if session.name == part)
     attributes = store.part_attributes(part)
     shape = transformed_shape(tuple(attributes["frame_shape"]), task.section.tensors.transforms)
-    found = {"neurons": attributes["neurons"], "covariates": attributes["behaviors"], "frame": shape}
-    for name, value in found.items():
+    stored = {"neurons": attributes["neurons"], "covariates": attributes["behaviors"], "frame": shape}
+    for name, value in stored.items():
         if value != getattr(known, name):
             raise RawInputError(
                 f"session {part}: expected {name} {getattr(known, name)}, as in training, got {value}; a session that "

@@ -26,18 +26,18 @@ SEQUENCES = (
 
 def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
     """One part per convertible session; raises RawInputError with the first reason if there is none."""
-    found: dict[str, Schema] = {}
+    parts: dict[str, Schema] = {}
     wrong: list[tuple[bool, str]] = []
     for session, survey in survey_sessions(files, section):
         if isinstance(survey, Reject):
             wrong.append((session.kind == "none", f"{session.file}: {survey.detail}"))
         else:
-            found[session.name] = session_schema(session, survey, section.source)
-    if not found:
+            parts[session.name] = session_schema(session, survey, section.source)
+    if not parts:
         more = f" (and {len(wrong) - 1} more file{'s' * (len(wrong) > 2)})" if len(wrong) > 1 else ""
-        first = min(wrong, key=lambda each: each[0])[1] if wrong else "no files"  # one of a session, if there is any
+        first = min(wrong, key=lambda why: why[0])[1] if wrong else "no files"  # one of a session, if there is any
         raise RawInputError(f"neural.raw: no session can be converted: {first}{more}")
-    return found
+    return parts
 
 
 def session_schema(session: Session, survey: SessionSurvey, source: SourceSection) -> Schema:

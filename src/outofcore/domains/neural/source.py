@@ -23,7 +23,7 @@ from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes, session_schema
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import Session
-from outofcore.domains.neural.streams import Streams, open_streams
+from outofcore.domains.neural.streams import Streams, open_session
 from outofcore.domains.neural.survey import survey_sessions
 from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import Trials
@@ -60,7 +60,7 @@ def units_of(session: Session, survey: SessionSurvey | Reject, section: NeuralSe
     if isinstance(survey, Reject):
         yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
-    yield from _cut(session, section, open_streams(session, section.source, survey.labels), survey)
+    yield from _cut(session, section, open_session(session, section.source, survey.labels), survey)
 
 
 def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:

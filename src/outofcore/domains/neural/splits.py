@@ -33,12 +33,14 @@ def divide(surveys: Mapping[str, SessionSurvey], section: SplitSection) -> tuple
     _join_by_picture(keys, list(surveys.values()), edges)
     distinct, group = _distinct(keys)
     split = _ranked(distinct, group, session, section)[group]
-    own = [slice(*each) for each in pairwise(edges.tolist())]
+    own = [slice(*bounds) for bounds in pairwise(edges.tolist())]
     trials = {
-        name: replace(survey.trials, key=keys[each], split=split[each])
-        for (name, survey), each in zip(surveys.items(), own, strict=True)
+        name: replace(survey.trials, key=keys[place], split=split[place])
+        for (name, survey), place in zip(surveys.items(), own, strict=True)
     }
-    return trials, _notes({name: (group[each], split[each]) for name, each in zip(surveys, own, strict=True)}, section)
+    return trials, _notes(
+        {name: (group[place], split[place]) for name, place in zip(surveys, own, strict=True)}, section
+    )
 
 
 def _distinct(keys: Keys) -> tuple[Keys, Ints]:
@@ -115,7 +117,7 @@ def _shares(section: SplitSection) -> Doubles:
 
 def _quotas(count: int, share: Doubles) -> tuple[int, int]:
     """How many of ``count`` groups are for val and test: by their shares, and at least one if there is a share."""
-    val, test = (max(int(count * each + 1e-9), int(each > 0)) for each in share[1:])
+    val, test = (max(int(count * part + 1e-9), int(part > 0)) for part in share[1:])
     return (val if share[0] else count - test), test
 
 

@@ -106,7 +106,7 @@ class Streams:
         return "samples" if self.valid and samples and self.valid.shape[0] == samples.array.shape[0] else "shown"
 
 
-def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Streams:
+def open_session(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Streams:
     """Open a session and look up everything that ``source`` names; raises SessionError.
 
     Its files are closed when nothing refers to the result any more, and at once where a read fails: whoever opens an

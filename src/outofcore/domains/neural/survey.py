@@ -22,7 +22,7 @@ from outofcore.domains.neural.roles import COVARIATES, FRAMES, SPIKES
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.splits import divide, listed
-from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, check_streams, open_streams
+from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, check_streams, open_session
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import find_trials, has_intervals, trial_times
 from outofcore.raw.files import RawFile
@@ -207,21 +207,21 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     if streams.spikes is None:
         return
     facts = streams.spikes.facts
-    total, invalid = sum(each.count for each in facts), sum(each.invalid for each in facts)
+    total, invalid = sum(train.count for train in facts), sum(train.invalid for train in facts)
     labels = streams.spikes.labels
     unowned = labels.unowned if labels is not None else 0
     apart = unowned if labels is not None and labels.bounds is not None else 0
     counts["spikes"], counts["spikes_without_time"] = total + apart, invalid
-    if not all(each.ascending for each in facts):
+    if not all(train.ascending for train in facts):
         raise SessionError(
             "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)",
             reason="times_unsorted",
         )
-    timed = [each for each in facts if each.valid]
+    timed = [train for train in facts if train.valid]
     if not timed:
         raise SessionError("no spike has a time: none is finite, or there are none", reason="no_spikes")
     if invalid:
-        vector, first = next((number, each.missing) for number, each in enumerate(facts) if each.missing >= 0)
+        vector, first = next((number, train.missing) for number, train in enumerate(facts) if train.missing >= 0)
         where = f"entry {first}" + (f" of neuron {vector}" if len(facts) > 1 else "")
         detail = f"{invalid} of {total} spikes have no time, the first is {where}"
         untimed.append(Reject(reason="no_time", offset=first, detail=detail))
@@ -229,13 +229,13 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         counts["spikes_without_neuron"] = unowned
         detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
         untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
-    last = max(each.last for each in timed)
+    last = max(train.last for train in timed)
     if streams.shown.role == SPIKES:
         _overlap(
-            frames, ClockFacts(0, 0, min(each.first for each in timed), last, 0, ascending=True), "spikes", streams
+            frames, ClockFacts(0, 0, min(train.first for train in timed), last, 0, ascending=True), "spikes", streams
         )
     ratio = _reach(timed) / _reach([frames])
-    rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in timed)) / 1e9, 1e-9)
+    rate = (total - invalid) / streams.spikes.neurons / max((last - min(train.first for train in timed)) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10
     others = streams.units is not None and streams.spikes.owners is not None  # of which no spike is stored
     fastest = FASTEST_RATE if streams.spikes.neurons > 1 and not others else FASTEST_VECTOR
@@ -252,7 +252,7 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
 
 def _reach(facts: Sequence[ClockFacts]) -> int:
     """Largest distance of times from zero: times relative to a stimulus may be negative."""
-    return max(1, *(max(-each.first, each.last) for each in facts))
+    return max(1, *(max(-clock.first, clock.last) for clock in facts))
 
 
 def _fingerprint(streams: Streams, bins: int) -> bytes:
@@ -279,7 +279,7 @@ def survey_sessions(files: Sequence[RawFile], section: NeuralSection) -> Session
     """Survey the sessions of an input; cached for the same files and settings."""
     global _last
     stats = [file.path.stat() for file in files]
-    stamps = [(each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for each in stats]
+    stamps = [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for stat in stats]
     key = (tuple(files), stamps, section.source, section.splits)
     with _LOCK:
         if _last is None or _last[0] != key:
@@ -291,11 +291,11 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     sessions = [
         (session, _surveyed(session, files, section.source)) for session in find_sessions(files, section.source)
     ]
-    known = {session.file: found for session, found in sessions if isinstance(found, SessionSurvey)}
+    known = {session.file: surveyed for session, surveyed in sessions if isinstance(surveyed, SessionSurvey)}
     trials, notes = divide(known, section.splits)
     if section.splits.by != "content":
         notes = []
-    counted_from_1 = [name for name, found in known.items() if found.starts_at and not section.source.first_frame]
+    counted_from_1 = [name for name, surveyed in known.items() if surveyed.starts_at and not section.source.first_frame]
     if counted_from_1:
         notes.append(
             f"{listed(counted_from_1)}: names.frame never holds 0; if it numbers the frames from 1, set "
@@ -305,23 +305,23 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")
     return tuple(
-        (session, replace(found, trials=trials[session.file]) if isinstance(found, SessionSurvey) else found)
-        for session, found in sessions
+        (session, replace(surveyed, trials=trials[session.file]) if isinstance(surveyed, SessionSurvey) else surveyed)
+        for session, surveyed in sessions
     )
 
 
 def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> list[str]:
     """What no setting names, once for all sessions with the same arrays, and which setting may be missing."""
     sessions: dict[tuple[str, ...], list[str]] = {}
-    for name, found in known.items():
-        sessions.setdefault(found.unread, []).append(name)
+    for name, surveyed in known.items():
+        sessions.setdefault(surveyed.unread, []).append(name)
     notes = []
     for unread, files in sessions.items():
         if unread:
             more = f" and {len(unread) - MOST_LISTED} more" if len(unread) > MOST_LISTED else ""
             hints = []
             for word, setting in SUGGESTED.items():
-                likely = next((each for each in unread if word in PurePosixPath(each).name.lower()), None)
+                likely = next((array for array in unread if word in PurePosixPath(array).name.lower()), None)
                 framed = names.stimulus is not None or setting != "frame_times"
                 if likely is not None and getattr(names, setting) is None and framed:
                     hints.append(f"source.names.{setting}: {likely}")
@@ -331,12 +331,12 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
 
 
 def _surveyed(session: Session, files: Sequence[RawFile], source: SourceSection) -> SessionSurvey | Reject:
-    found = _examined(session, source)
-    if isinstance(found, SessionSurvey) or session.kind == "none":
-        return found
+    surveyed = _examined(session, source)
+    if isinstance(surveyed, SessionSurvey) or session.kind == "none":
+        return surveyed
     # Libraries may take a read that fails for an end or for nothing there: damage is what is there twice, in files that
     # can be read to their ends.
-    if found.reason == "unreadable_file":
+    if surveyed.reason == "unreadable_file":
         for number in (session.source, *session.others):
             files[number].digest()
     return _examined(session, source)
@@ -344,13 +344,13 @@ def _surveyed(session: Session, files: Sequence[RawFile], source: SourceSection)
 
 def _examined(session: Session, source: SourceSection) -> SessionSurvey | Reject:
     try:
-        with closing(open_streams(session, source)) as streams:
-            found = replace(survey(streams, source), unread=streams.unread)
+        with closing(open_session(session, source)) as streams:
+            surveyed = replace(survey(streams, source), unread=streams.unread)
             if streams.indexed and streams.repeat is None:
-                trials, pictures = find_pictures(BinReader(streams, found, source), streams, found.trials, source)
-                found = replace(found, trials=trials, pictures=pictures)
+                trials, pictures = find_pictures(BinReader(streams, surveyed, source), streams, surveyed.trials, source)
+                surveyed = replace(surveyed, trials=trials, pictures=pictures)
             numbers = streams.shown.array if source.names.frame is not None else None
-            return found if numbers is None else replace(found, starts_at=lowest_number(numbers))
+            return surveyed if numbers is None else replace(surveyed, starts_at=lowest_number(numbers))
     except SessionError as error:
         return Reject(reason=error.reason, offset=0, detail=str(error))
     except OSError as error:

@@ -53,7 +53,7 @@ class NeuralReading:
     def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         others = {name: rows[name] for name in self.fields if name != "stim"}
         single = self.window["length"] == 1
-        last = others if single else {name: each[:, -1] for name, each in others.items()}
+        last = others if single else {name: values[:, -1] for name, values in others.items()}
         if self.section.history:
             last["history"] = rows["robs"][:, -1 - self.section.history : -1]
         if "stim" not in self.fields:

@@ -69,18 +69,18 @@ def find_trials(
 ) -> tuple[Trials, list[Reject]]:
     """Trials of a session that have a bin, and a reject for each that has none."""
     if streams.by_trial is not None:
-        found = streams.by_trial.trials
+        marked = streams.by_trial.trials
     elif streams.trial is None:
-        found = _blocks(source, bins)
+        marked = _blocks(source, bins)
     elif has_intervals(streams.trial):
-        found = _intervals(streams, streams.trial, bins, clock)
+        marked = _intervals(streams, streams.trial, bins, clock)
     else:
-        found = _labelled(streams, streams.trial, bins, clock)
-    repeat = _repeats(streams, found, clock)
-    condition, conditions = number_conditions(found.start, found.stop, repeat)
+        marked = _labelled(streams, streams.trial, bins, clock)
+    repeat = _repeats(streams, marked, clock)
+    condition, conditions = number_conditions(marked.start, marked.stop, repeat)
     count = len(repeat)
     undivided = np.zeros((count, KEY_BYTES), np.uint8), np.zeros(count, np.int8)
-    return Trials(found.start, found.stop, found.label, repeat, condition, conditions, *undivided), found.rejects
+    return Trials(marked.start, marked.stop, marked.label, repeat, condition, conditions, *undivided), marked.rejects
 
 
 def _blocks(source: SourceSection, bins: int) -> MarkedTrials:
@@ -134,13 +134,13 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
 
 def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
     """First frame at or after each time, or time of the first frame with one at or after each frame."""
-    found = np.full(len(wanted), missing)
+    places = np.full(len(wanted), missing)
     for columns in blocks(shown.times, shown.count):
         given, sought = columns[::-1] if by_time else columns
         at = np.searchsorted(given, wanted)
-        first = (found == missing) & (at < len(given))
-        found[first] = sought[at[first]]
-    return found
+        first = (places == missing) & (at < len(given))
+        places[first] = sought[at[first]]
+    return places
 
 
 def _labelled(streams: Streams, labels: RecordedArray, bins: int, clock: BinClock | None) -> MarkedTrials:
@@ -190,22 +190,22 @@ def _runs(labels: RecordedArray) -> Iterator[tuple[int, int, int]]:
     yield begun, labels.shape[0], value
 
 
-def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> Ints:
+def _repeats(streams: Streams, marked: MarkedTrials, clock: BinClock | None) -> Ints:
     """What each trial shows."""
     if streams.repeat is None:
-        return np.full(len(found.start), -1, np.int64)
+        return np.full(len(marked.start), -1, np.int64)
     count = streams.repeat.shape[0]
-    if count == found.total:
-        chosen = found.number
+    if count == marked.total:
+        chosen = marked.number
     elif clock is None or (streams.trial is not None and len(streams.trial.shape) == 1):
-        chosen = found.entry
+        chosen = marked.entry
     else:
-        centres = (clock.edges_of(found.start) + clock.edges_of(found.start + 1)) // 2
+        centres = (clock.edges_of(marked.start) + clock.edges_of(marked.start + 1)) // 2
         # The last frame before the next nanosecond is the last at or before this one.
         chosen = locate(streams.shown.times, streams.shown.count, centres + 1, centres + 1)[0]
-    if count <= int(chosen.max(initial=0)) or (streams.shown.role == SPIKES and count != found.total):
+    if count <= int(chosen.max(initial=0)) or (streams.shown.role == SPIKES and count != marked.total):
         raise SessionError(
-            f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}",
+            f"names.repeat: expected an entry for each of {marked.total} trials or for each frame, got {count}",
             reason="unequal_length",
         )
     shown, read = take(streams.repeat, chosen)

@@ -52,10 +52,10 @@ class Converter:
         for number in np.flatnonzero(chosen):
             audited += 1
             stop = int(lengths[: number + 1].sum())
-            found = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
-            if found:
+            difference = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
+            if difference:
                 name = unit.places[documents.files[number]][1]
-                differences.append(f"{name}, document at {documents.offsets[number]}: {found}")
+                differences.append(f"{name}, document at {documents.offsets[number]}: {difference}")
         stored = {**_document_counts(sizes, counted), "tokens": lengths}
         tokens, lengths = self._framed(ids, lengths)
         return UnitResult(
@@ -74,16 +74,16 @@ class Converter:
 
     def _one_by_one(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
         """Ids of documents, of which those at which the library fails are rejected."""
-        kept, found = np.ones(len(documents.texts), bool), list[Ids]()
+        kept, encoded = np.ones(len(documents.texts), bool), list[Ids]()
         for number, text in enumerate(documents.texts):
             try:
-                found.append(engine.encode([text])[0])
+                encoded.append(engine.encode([text])[0])
             except EncodingError as error:
                 kept[number] = False
                 offset, file = documents.offsets[number], documents.files[number]
                 documents.rejects.append(Reject(reason="not_tokenized", offset=offset, detail=str(error), file=file))
         documents.keep(kept)
-        return np.concatenate([np.empty(0, np.uint32), *found]), np.array([len(ids) for ids in found], np.int64)
+        return np.concatenate([np.empty(0, np.uint32), *encoded]), np.array([len(ids) for ids in encoded], np.int64)
 
     def _without_ends(self, ids: Ids, lengths: Lengths, documents: Documents) -> tuple[Ids, Lengths]:
         """Reject documents whose own text has the id that ends one, or begins one."""
@@ -159,8 +159,8 @@ def _columns(
         "length": lengths,
         "bytes": sizes,
         "characters": counted,
-        "source": np.array([each.source for each in unit.stretches], np.int32)[documents.files],
-        "member": np.array([each.member for each in unit.stretches], np.int32)[documents.files],
+        "source": np.array([stretch.source for stretch in unit.stretches], np.int32)[documents.files],
+        "member": np.array([stretch.member for stretch in unit.stretches], np.int32)[documents.files],
         "offset": np.array(documents.offsets, np.int64),
     }
 

@@ -20,15 +20,15 @@ COMMONEST = 20
 def pictures(store: Store) -> Sequence[Picture | Passage]:
     """Tokens from the middle of documents spread over the store."""
     tokenizer = tokenizer_of(store.attributes)
-    found = []
+    passages = []
     for split, number, start, length in spread(store, DOCUMENTS):
         first = max(length - TOKENS, 0) // 2
         last = min(first + TOKENS, length)
         ids = store.rows(split)["tokens"].read(start + first, start + last)
         size = int(store.sequences(split)["bytes"].read(number, number + 1)[0])
         title = f"Document {number:,} of {split}: {size:,} bytes, {length:,} tokens, of which {first:,} to {last:,}"
-        found.append(Passage(title, pieces(tokenizer, ids)))
-    return found
+        passages.append(Passage(title, pieces(tokenizer, ids)))
+    return passages
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
@@ -46,12 +46,12 @@ def distributions(store: Store) -> Sequence[Distribution]:
 
 def pieces(tokenizer: Tokenizer, ids: npt.NDArray[np.integer]) -> tuple[str, ...]:
     """The text of ids, one piece per id; a character of several tokens is in the piece of the last."""
-    found, shown = [], ""
+    parts, shown = [], ""
     for stop in range(1, len(ids) + 1):
         text = tokenizer.decode(ids[:stop]).rstrip("\N{REPLACEMENT CHARACTER}")
-        found.append(text[len(shown) :])
+        parts.append(text[len(shown) :])
         shown = text
-    return tuple(found)
+    return tuple(parts)
 
 
 def _commonest(store: Store) -> Distribution:
