@@ -159,6 +159,7 @@ def estimate(
         seconds = (time.monotonic() - begun) * len(units) / later / share if later > 0 else 0.0
         scale = (pairs.kept(share) if drop else 1.0) / share
         rows = sum(store.count(name)[0] for name in SPLITS) * scale
+        refused = _refused(domain, section, store) if whole else ""
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
@@ -173,7 +174,7 @@ def estimate(
             sampled_bytes=sampled,
             rejected=dict(assembler.rejected.most_common()),
             doubts=tuple(doubts(domain, section, assembler)),
-            refused=_refused(domain, section, store) if whole else "",
+            refused=refused,
             seconds=seconds,
         )
 
