@@ -42,11 +42,11 @@ def main(name: str, entry: str = "") -> None:
     store, rejects = place_of(domain, section, entry), Path(f"data/rejects/{name}{below}.csv")
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
     if domain.streamed(section):
-        found = search(section.raw, section.match, domain.suffixes, section=name)
-        report_left_out(section.raw, found.left_out)
+        searched = search(section.raw, section.match, domain.suffixes, section=name)
+        report_left_out(section.raw, searched.left_out)
         with guard.writing(store):
             listed = write_catalogue(domain, section, rejects, threads=machine.workers)
-            write(name, "convert", listed | left_out_figures(found.left_out))
+            write(name, "convert", listed | left_out_figures(searched.left_out))
         return
     cache = find_cache()
     commit = commit_of(store, cache) if cache else None
@@ -54,11 +54,11 @@ def main(name: str, entry: str = "") -> None:
     with guard.writing(Path("metrics") / name):
         write(name, f"convert{below}", figures)
         write(name, f"convert_run{below}", run)
-    size, held, most = (
+    size, peak, most = (
         format_bytes(each) for each in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
     )
     print(f"{shown}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
-    print(f"{shown}: peak memory {held} of {most} allowed")
+    print(f"{shown}: peak memory {peak} of {most} allowed")
 
 
 def write(name: str, what: str, figures: object) -> None:

@@ -121,8 +121,8 @@ def show_rows(
         from outofcore.inspect.store import looks
 
         opened = open_store(store)
-        found = looks(opened, split, part, row, count)
-        _print_json([asdict(each) for each in found]) if as_json else terminal.print_rows(_console(), opened, found)
+        rows = looks(opened, split, part, row, count)
+        _print_json([asdict(look) for look in rows]) if as_json else terminal.print_rows(_console(), opened, rows)
 
 
 @app.command(short_help="Check every byte of stores.")
@@ -222,9 +222,12 @@ def plan(
                 place = store or place_of(domain, section)
                 commit = commit_of(place, cache) if cache else None
                 planned.append(plan_domain(domain, section, place, machine, commit, ranks=ranks, sizes=sizes))
-        found = plan_run(planned, machine, experiments)
-        _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
-        if not found.runs:
+        forecast = plan_run(planned, machine, experiments)
+        if as_json:
+            _print_json(terminal.plan_facts(forecast, machine))
+        else:
+            terminal.print_plan(_console(), forecast, machine)
+        if not forecast.runs:
             raise typer.Exit(EXIT_WRONG)
 
 
@@ -446,9 +449,9 @@ def committed(
       outofcore committed && dvc push
     """
     with one_line_errors(resumes=False):
-        found = check_committed(folder, targets or ())
-        _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
-        if found.lacking or (targets and found.absent):
+        state = check_committed(folder, targets or ())
+        _print_json(asdict(state)) if as_json else terminal.print_committed(_console(), state)
+        if state.lacking or (targets and state.absent):
             raise typer.Exit(EXIT_WRONG)
 
 

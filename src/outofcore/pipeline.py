@@ -141,20 +141,20 @@ def convert_to_folder(
 
     Search, forecast, check the disk, convert. ``kept`` is what an error says of a disk that fills up midway.
     """
-    found = search_raw(domain, section)
+    searched = search_raw(domain, section)
     started = time.monotonic()
     with Bar(transient=True) as bar:
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
-        forecast = forecast_conversion(domain, section, found.files, store, machine, commit)
-    report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
+        forecast = forecast_conversion(domain, section, searched.files, store, machine, commit)
+    report_left_out(section.raw, searched.left_out, "; the figures of the conversion list them")
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve, kept)
     before = guard.require(forecast.needs)
     ahead = forecast.units_ahead(domain.name, machine.memory, refuse="memory" in machine.stated)
     with MemoryWatch(interval=0.25) as memory, guard.writing(work_folder(store, machine.scratch)):
-        outcome = Conversion(domain, section, found.files, store, rejects).run(
+        outcome = Conversion(domain, section, searched.files, store, rejects).run(
             forecast.estimate,
             executor=open_executor(
-                machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
+                machine.engine, machine.workers, address=machine.dask, files=searched.files, domain=domain.name
             ),
             workers=machine.workers,
             watch=guard.watch,
@@ -171,7 +171,7 @@ def convert_to_folder(
         "resumed_units": outcome.resumed_units,
         "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
     }
-    return outcome.figures | left_out_figures(found.left_out), run
+    return outcome.figures | left_out_figures(searched.left_out), run
 
 
 def place_of(domain: Domain, section: Any, entry: str = "") -> Path:

@@ -64,7 +64,7 @@ class Plan:
     @property
     def empty(self) -> tuple[DomainPlan, ...]:
         """Domains whose sampled records are all rejected: their conversion would fail."""
-        return tuple(each for each in self.domains if each.estimate.rejected and not each.estimate.rows)
+        return tuple(domain for domain in self.domains if domain.estimate.rejected and not domain.estimate.rows)
 
     @property
     def fits(self) -> bool:
@@ -73,7 +73,7 @@ class Plan:
     @property
     def runs(self) -> bool:
         """Whether nothing that is known now would stop the run."""
-        return self.fits and not self.empty and not any(each.estimate.refused for each in self.domains)
+        return self.fits and not self.empty and not any(domain.estimate.refused for domain in self.domains)
 
 
 def plan_domain(
@@ -95,12 +95,12 @@ def plan_domain(
         for entry, raw in (entries_of(section) or {"": section.raw}).items()
     }
     done = _done(domain, section, searched)
-    found = [search for entry, search in searched.items() if entry not in done]
-    files = [file for search in found for file in search.files]
+    searches = [search for entry, search in searched.items() if entry not in done]
+    files = [file for search in searches for file in search.files]
     if isinstance(domain, Streaming) and domain.streamed(section):
         files = list(domain.raw_files(section))
         conversion = ConversionForecast(Estimate(0, 0, sum(file.bytes for file in files), 0), ())
-    elif not found:
+    elif not searches:
         conversion = ConversionForecast(Estimate(0, 0, 0, 0), ())
     else:
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
@@ -112,8 +112,8 @@ def plan_domain(
     if planned := domain.planned_task() is not None:
         whole = replace(
             expected,
-            rows=expected.rows + sum(sum(made.attributes["rows"].values()) for made in done.values()),
-            sequences=expected.sequences + sum(sum(made.attributes["sequences"].values()) for made in done.values()),
+            rows=expected.rows + sum(sum(one.attributes["rows"].values()) for one in done.values()),
+            sequences=expected.sequences + sum(sum(one.attributes["sequences"].values()) for one in done.values()),
         )
         training, tables, saved = _training(domain, section, machine, files, whole, commit, store, ranks, sizes=sizes)
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
@@ -130,7 +130,7 @@ def plan_domain(
         memory=conversion.memory_bytes,
         training=training,
         tables=tables,
-        left_out={name: reason for search in found for name, reason in search.left_out.items()},
+        left_out={name: reason for search in searches for name, reason in search.left_out.items()},
         done=tuple(done),
     )
 
@@ -211,11 +211,11 @@ def _own_memory(device: str) -> bool:
 
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:
     """Sum what the domains need by filesystem, for this many experiments at a time; 0 for one run here."""
-    needs = [need for each in domains for need in each.needs]
-    commits = [each.commit for each in domains if each.commit]
+    needs = [need for domain in domains for need in domain.needs]
+    commits = [domain.commit for domain in domains if domain.commit]
     if experiments and commits:
         cache = commits[0].cache
-        size = sum(each.estimate.store_bytes + (each.saved.weights if each.saved else 0) for each in domains)
+        size = sum(domain.estimate.store_bytes + (domain.saved.weights if domain.saved else 0) for domain in domains)
         inside = commit_of(cache.experiments / "workspace" / STORES, cache)
         needs = list(experiment_needs(size, inside, _stated_bytes(cache.project / "dvc.lock"), experiments))
     return Plan(tuple(domains), demands(needs, margin=machine.disk_margin, reserve=machine.disk_reserve))

@@ -276,7 +276,7 @@ def _where(store: Store, split: str | None, part: str | None) -> tuple[str, str]
     wanted = [(p, s) for p in store.parts for s in store.splits if part in (None, p) and split in (None, s)]
     if not wanted:
         store.rows(split or store.splits[0], part if part is not None else store.parts[0])  # names what there is
-    return next((each for each in wanted if len(store.rows(each[1], each[0]))), wanted[0])
+    return next((place for place in wanted if len(store.rows(place[1], place[0]))), wanted[0])
 
 
 def _drawing(store: Store, split: str, part: str, row: int, stop: int) -> str:

@@ -76,18 +76,18 @@ def print_counts(console: Console, card: Card) -> None:
     print_table(console, split_table(card))
 
 
-def print_rows(console: Console, store: Store, found: Sequence[Look]) -> None:
+def print_rows(console: Console, store: Store, rows: Sequence[Look]) -> None:
     """Rows of a store, each below its place."""
     row, sequence = store.attributes["row"], store.attributes["sequence"]
-    if not found:
+    if not rows:
         console.print(f"no {row} here")
-    for each in found:
-        where = f"{each.part}/{each.split}" if each.part else each.split
-        title = f"{row} {each.row:,} of {where}: {row} {each.place:,} of {sequence} {each.number:,}"
+    for look in rows:
+        where = f"{look.part}/{look.split}" if look.part else look.split
+        title = f"{row} {look.row:,} of {where}: {row} {look.place:,} of {sequence} {look.number:,}"
         console.print(title, style="bold")
-        if each.drawing:
-            console.print(each.drawing)
-        facts = (f"{name} {value}" for name, value in each.sequence.items() if value not in ("", None))
+        if look.drawing:
+            console.print(look.drawing)
+        facts = (f"{name} {value}" for name, value in look.sequence.items() if value not in ("", None))
         console.print(", ".join(facts), style="dim")
         console.print()
 
@@ -103,34 +103,32 @@ def verify_visibly(store: Path) -> Verdict:
         return verify(store, lambda read: progress.update(task, advance=read))
 
 
-def print_verdicts(console: Console, found: Iterable[Verdict]) -> None:
+def print_verdicts(console: Console, verdicts: Iterable[Verdict]) -> None:
     """Results of the full check of stores, one line per problem."""
-    for each in found:
-        if each.problems:
-            console.print(f"{each.store}: not whole", style="bold red")
-            for problem in each.problems:
+    for verdict in verdicts:
+        if verdict.problems:
+            console.print(f"{verdict.store}: not whole", style="bold red")
+            for problem in verdict.problems:
                 console.print(f"  {problem}")
-            console.print(_way_back(each))
+            console.print(_way_back(verdict))
         else:
-            console.print(
-                f"{each.store}: whole, {each.files:,} sealed files, {format_bytes(each.bytes)}, digest {each.digest}",
-                style="green",
-            )
+            size = f"{verdict.files:,} sealed files, {format_bytes(verdict.bytes)}"
+            console.print(f"{verdict.store}: whole, {size}, digest {verdict.digest}", style="green")
 
 
 def _way_back(verdict: Verdict) -> str:
     return RESTORE if project_of(Path(verdict.store)) else RESTORE_OUTSIDE
 
 
-def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
+def verdict_facts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
     """Verdicts as JSON values, each with how to recover damaged files."""
     return [
         {
-            **asdict(each),
-            "whole": not each.problems,
-            "way_back": _way_back(each) if each.problems else "",
+            **asdict(verdict),
+            "whole": not verdict.problems,
+            "way_back": _way_back(verdict) if verdict.problems else "",
         }
-        for each in found
+        for verdict in verdicts
     ]
 
 
@@ -147,15 +145,15 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
             console.print(f"REFUSED, {domain.estimate.refused}", style="bold red")
     written = [
         (
-            each.domain,
-            each.files,
-            each.estimate.raw_bytes,
-            f"about {format_bytes(each.estimate.store_bytes)}",
-            f"{each.estimate.rows:,} {each.row}s",
-            each.estimate.sampled_bytes,
-            each.saved.weights if each.saved else "not yet known",
+            domain.domain,
+            domain.files,
+            domain.estimate.raw_bytes,
+            f"about {format_bytes(domain.estimate.store_bytes)}",
+            f"{domain.estimate.rows:,} {domain.row}s",
+            domain.estimate.sampled_bytes,
+            domain.saved.weights if domain.saved else "not yet known",
         )
-        for each in plan.domains
+        for domain in plan.domains
     ]
     names = [*columns("text", "domain"), *columns("count", "files"), *columns("bytes", "raw", "store")]
     names += [*columns("count", "rows"), *columns("bytes", "sample", "model")]
@@ -173,8 +171,8 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     for domain in plan.domains:
         if counts := ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items()):
             nothing = domain in plan.empty
-            told = "none of the sample's records is accepted" if nothing else "rejected of the sample"
-            console.print(f"{domain.domain}: {told}: {counts}", style="bold red" if nothing else "dim")
+            what = "none of the sample's records is accepted" if nothing else "rejected of the sample"
+            console.print(f"{domain.domain}: {what}: {counts}", style="bold red" if nothing else "dim")
         for doubt in domain.estimate.doubts:
             console.print(f"{domain.domain}: in the sample: {doubt}", style="bold red")
     for domain in plan.domains:
@@ -240,22 +238,22 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
         "fits": plan.fits,
         "domains": [
             {
-                "domain": each.domain,
-                "files": each.files,
-                "done": each.done,
-                "left_out": dict(each.left_out),
-                "left_out_by_ending": by_ending(each.left_out),
-                "estimate": asdict(each.estimate),
-                "weights": each.saved and each.saved.weights,
-                "in_workspace": each.commit.in_workspace if each.commit else None,
-                "copies_made": each.commit.copies_made if each.commit else 0,
-                "copies_kept": each.commit.copies_kept if each.commit else 1,
-                "needs": [asdict(need) for need in each.needs],
-                "conversion_memory": each.memory,
-                "training": each.training and asdict(each.training),
-                **{table.name: table.records for table in each.tables},
+                "domain": domain.domain,
+                "files": domain.files,
+                "done": domain.done,
+                "left_out": dict(domain.left_out),
+                "left_out_by_ending": by_ending(domain.left_out),
+                "estimate": asdict(domain.estimate),
+                "weights": domain.saved and domain.saved.weights,
+                "in_workspace": domain.commit.in_workspace if domain.commit else None,
+                "copies_made": domain.commit.copies_made if domain.commit else 0,
+                "copies_kept": domain.commit.copies_kept if domain.commit else 1,
+                "needs": [asdict(need) for need in domain.needs],
+                "conversion_memory": domain.memory,
+                "training": domain.training and asdict(domain.training),
+                **{table.name: table.records for table in domain.tables},
             }
-            for each in plan.domains
+            for domain in plan.domains
         ],
         "filesystems": _disk_table(plan).records,
         "machine": [
@@ -264,28 +262,28 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
     }
 
 
-def print_committed(console: Console, found: Committed) -> None:
+def print_committed(console: Console, committed: Committed) -> None:
     """What the cache lacks of the outputs in the lock files."""
-    for path in found.lacking[:MOST_NAMES]:
+    for path in committed.lacking[:MOST_NAMES]:
         console.print(f"{path}: not in DVC's cache", style="red")
-    if found.lacking:
-        more = len(found.lacking) - MOST_NAMES
+    if committed.lacking:
+        more = len(committed.lacking) - MOST_NAMES
         console.print(f"{f'and {more:,} more; ' if more > 0 else ''}{CURE}", style="red")
-    elif not found.absent:
+    elif not committed.absent:
         console.print("DVC's cache holds everything that the lock files state")
-    if found.absent:
-        rest = f" and {len(found.absent) - MOST_NAMES:,} more" if len(found.absent) > MOST_NAMES else ""
-        console.print(f"never run or pulled here: {', '.join(found.absent[:MOST_NAMES])}{rest}")
+    if committed.absent:
+        rest = f" and {len(committed.absent) - MOST_NAMES:,} more" if len(committed.absent) > MOST_NAMES else ""
+        console.print(f"never run or pulled here: {', '.join(committed.absent[:MOST_NAMES])}{rest}")
 
 
 def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[ProjectFile]) -> None:
     """The files of a project, how to renew those of the pipeline that differ, and the next command."""
-    for each in entries:
-        console.print(f"{each.action:8} {each.path}{f': {each.note}' if each.note else ''}")
+    for entry in entries:
+        console.print(f"{entry.action:8} {entry.path}{f': {entry.note}' if entry.note else ''}")
     if not entries:
         console.print("nothing to write: the project is complete")
     if old := [
-        each.path for each in entries if each.action == "kept" and each.path.startswith(("dvc.yaml", "stages/"))
+        entry.path for entry in entries if entry.action == "kept" and entry.path.startswith(("dvc.yaml", "stages/"))
     ]:
         again = f"outofcore init {shlex.quote(str(folder))} --domains {','.join(domains)}"
         removed = " ".join(shlex.quote(str(folder / path)) for path in old)

@@ -58,23 +58,23 @@ class Chart:
 
 def distribution_charts(store: StoreView) -> Iterator[Chart]:
     """Histograms of what the store holds, of at least two classes."""
-    for found in store.distributions:
-        if len(_filled(found)) > 1:
-            most = found.labels[found.counts.index(max(found.counts))]
-            classes = f"{len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}"
-            yield Chart(found.title, f"{found.title}: {classes}, most at {most}", bars(found))
+    for distribution in store.distributions:
+        if len(_filled(distribution)) > 1:
+            most = distribution.labels[distribution.counts.index(max(distribution.counts))]
+            classes = f"{len(distribution.counts)} classes from {distribution.labels[0]} to {distribution.labels[-1]}"
+            yield Chart(distribution.title, f"{distribution.title}: {classes}, most at {most}", bars(distribution))
 
 
 def equal_throughout(store: StoreView) -> Iterator[str]:
     """A line per distribution of a single class."""
-    for found in store.distributions:
-        match _filled(found):
+    for distribution in store.distributions:
+        match _filled(distribution):
             case [(label, count)]:
-                yield f"{found.title}: {label} ({found.axis}) for all {number(count)} {found.of}"
+                yield f"{distribution.title}: {label} ({distribution.axis}) for all {number(count)} {distribution.of}"
 
 
-def _filled(found: Distribution) -> list[tuple[str, float]]:
-    return [(label, count) for label, count in zip(found.labels, found.counts, strict=True) if count]
+def _filled(distribution: Distribution) -> list[tuple[str, float]]:
+    return [(label, count) for label, count in zip(distribution.labels, distribution.counts, strict=True) if count]
 
 
 def curve_charts(run: DomainRun) -> Iterator[Chart]:
@@ -167,13 +167,13 @@ def _counted_up(series: Sequence[Line]) -> bool:
 
 
 def _columns(rows: Records) -> dict[str, list[float]]:
-    found = {}
+    numbers = {}
     for name in rows[0] if rows else ():
         try:
-            found[name] = [float(row[name]) for row in rows]
+            numbers[name] = [float(row[name]) for row in rows]
         except ValueError:
             continue
-    return found
+    return numbers
 
 
 def _counts(values: Sequence[float]) -> bool:
@@ -182,25 +182,25 @@ def _counts(values: Sequence[float]) -> bool:
 
 
 @mpl.rc_context(STYLE)
-def bars(found: Distribution) -> str:
+def bars(distribution: Distribution) -> str:
     """A bar per label; many labels of words below each other."""
-    words = any(label[:1].isalpha() or not label.isascii() for label in found.labels)
-    places = range(len(found.labels))
+    words = any(label[:1].isalpha() or not label.isascii() for label in distribution.labels)
+    places = range(len(distribution.labels))
     figure, axes = _figure()
-    if words and len(found.labels) > MOST_WORDS:
-        figure.set_figheight(0.7 + 0.26 * len(found.labels))
-        axes.barh(places, found.counts, height=0.6)
-        axes.set_yticks(places, found.labels)
+    if words and len(distribution.labels) > MOST_WORDS:
+        figure.set_figheight(0.7 + 0.26 * len(distribution.labels))
+        axes.barh(places, distribution.counts, height=0.6)
+        axes.set_yticks(places, distribution.labels)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set(xlabel=found.of)
+        axes.set(xlabel=distribution.of)
     else:
         every = -(-len(places) // MOST_TICKS)
-        axes.bar(places, found.counts, width=0.85)
-        axes.set_xticks(places[::every], found.labels[::every])
+        axes.bar(places, distribution.counts, width=0.85)
+        axes.set_xticks(places[::every], distribution.labels[::every])
         axes.grid(visible=False, axis="x")
-        axes.set(xlabel=found.axis, ylabel=found.of)
-        if max(map(len, found.labels)) * len(found.labels) / every > 60:
+        axes.set(xlabel=distribution.axis, ylabel=distribution.of)
+        if max(map(len, distribution.labels)) * len(distribution.labels) / every > 60:
             axes.tick_params("x", labelrotation=35)
     return _svg(figure)
 

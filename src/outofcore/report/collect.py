@@ -56,8 +56,8 @@ def collect(project: Path) -> list[DomainRun]:
     stores = {path.stem for path in folder.glob("*.zarr") if path.is_dir()}
     stores |= {path.parent.name for path in folder.glob("*/*.zarr") if path.parent.suffix != ".zarr"}
     trained = {path.parent.name for path in (project / "metrics").glob("*/train.json")}
-    found, own = stores | trained, domains_of(project)
-    return [_domain_run(project, name) for name in sorted(found if own is None else found & own)]
+    names, own = stores | trained, domains_of(project)
+    return [_domain_run(project, name) for name in sorted(names if own is None else names & own)]
 
 
 def domains_of(project: Path) -> set[str] | None:
@@ -104,7 +104,7 @@ def _conversion(metrics: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     figures = {path.stem: _json(path) for path in several}
     added = ("bytes_raw", "bytes_store", "estimate_bytes", "audited")
     sums = {key: sum(own[key] for own in figures.values()) for key in added}
-    doubts = [f"{entry}: {each}" for entry, own in figures.items() for each in own.get("doubts", ())]
+    doubts = [f"{entry}: {doubt}" for entry, own in figures.items() for doubt in own.get("doubts", ())]
     return {**sums, "doubts": doubts, "digests": {entry: own["digest"] for entry, own in figures.items()}}, {}
 
 
@@ -114,11 +114,11 @@ def _store_of(stores: Path, name: str, convert: Mapping[str, Any]) -> Store | No
     paths = [stores / name / f"{entry}.zarr" for entry in digests] or [stores / f"{name}.zarr"]
     if not all(path.is_dir() for path in paths):
         return None
-    found = [open_store(path) for path in paths]
-    expected = list(digests.values()) or [convert.get("digest") if convert else found[0].digest]
-    if [store.digest for store in found] != expected:
+    opened = [open_store(path) for path in paths]
+    expected = list(digests.values()) or [convert.get("digest") if convert else opened[0].digest]
+    if [store.digest for store in opened] != expected:
         return None
-    return JoinedStore(stores / name, found) if digests else found[0]
+    return JoinedStore(stores / name, opened) if digests else opened[0]
 
 
 def _store_view(store: Store) -> StoreView:

@@ -25,14 +25,14 @@ def make_page(project: Path) -> str:
 
 def environment() -> Environment:
     """The templates of the page, with the filters that they use."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("outofcore.report", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "bytes": format_bytes,
         "number": number,
         "seconds": seconds,
@@ -41,4 +41,4 @@ def environment() -> Environment:
         "svg_address": lambda svg: f"data:image/svg+xml,{quote(svg, safe=' /:=,;()')}",
         "png_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
     }
-    return made
+    return templates

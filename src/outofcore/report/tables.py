@@ -24,14 +24,14 @@ def rejects(run: DomainRun) -> DisplayTable:
 
 def outcomes(run: DomainRun) -> DisplayTable:
     """The metrics of a model, each with its baseline; with those on the test split, if it was read."""
-    tested = {each.name: each for each in results(run.test)}
+    tested = {result.name: result for result in results(run.test)}
     names = [*columns("text", "figure"), *columns("count", "validation", "baseline")]
     names += columns("count", "test", "95 % interval", "baseline on test") if tested else []
     rows = []
-    for each in results(run.train):
-        test = tested.get(each.name)
+    for result in results(run.train):
+        test = tested.get(result.name)
         shown = (test.value, test.interval, test.baseline) if test else ("", "", "")
-        rows.append((each.name, each.value, each.baseline, *(shown if tested else ()), each.of))
+        rows.append((result.name, result.value, result.baseline, *(shown if tested else ()), result.of))
     notes = []
     if tested:
         of = f"{run.test['sequences']:,} sequences" if "sequences" in run.test else "the raw files"

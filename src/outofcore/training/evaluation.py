@@ -72,9 +72,9 @@ def evaluate(
         without = [task.summarize({key: whole[key] - value for key, value in sums.items()}) for sums in groups.values()]
         ends = {key: interval(value, [each.get(key, math.nan) for each in without]) for key, value in figures.items()}
         for side, name in enumerate(("low", "high")):
-            found = {key: round(pair[side], _DIGITS) for key, pair in ends.items() if pair}
+            rounded = {key: round(pair[side], _DIGITS) for key, pair in ends.items() if pair}
             shown[name] = {
-                key: min(max(end, 0.0), 1.0) if key.startswith(task.shares) else end for key, end in found.items()
+                key: min(max(end, 0.0), 1.0) if key.startswith(task.shares) else end for key, end in rounded.items()
             }
     return shown
 

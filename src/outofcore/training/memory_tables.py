@@ -65,8 +65,8 @@ class Forecast:
             ways[RAW] = LOADERS * self.domain.stream_bytes(self.section, self.machine.workers)
             if self.domain.streamed(self.section):
                 return ways
-        held = self.loaders_of(self.section, self.schemas, self._splits)
-        return {**held._asdict(), **ways}
+        loaders = self.loaders_of(self.section, self.schemas, self._splits)
+        return {**loaders._asdict(), **ways}
 
     @property
     def least_of_a_loader(self) -> int:
@@ -151,30 +151,30 @@ class Fit:
     samples_at_a_time: int
 
 
-def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
+def fit_of(forecast: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
     """Whether training fits ``usable`` bytes of this machine, the model aside if that is on an ``accelerator``."""
-    data, share = found.least_of_a_loader, found.given_to_a_loader
-    least = found.least - (found.ranks * found.model.total if accelerator else 0)
+    data, share = forecast.least_of_a_loader, forecast.given_to_a_loader
+    least = forecast.least - (forecast.ranks * forecast.model.total if accelerator else 0)
     fits = data <= share and least <= usable
-    return Fit(fits, least, usable, data, share, found.model.samples)
+    return Fit(fits, least, usable, data, share, forecast.model.samples)
 
 
-def parts_table(found: Forecast, fit: Fit) -> DisplayTable:
+def parts_table(forecast: Forecast, fit: Fit) -> DisplayTable:
     """What training holds, part by part, for each way of reading."""
-    model, ways = found.model, found.data
+    model, ways = forecast.model, forecast.data
     rows = [
         {"part": "data", **ways},
-        *({"part": part, **dict.fromkeys(ways, found.ranks * getattr(model, part))} for part in PARTS),
-        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * PROCESS_BYTES)},
-        {"part": "in all", **found.total},
-        {"part": "of it on an accelerator", **dict.fromkeys(ways, found.ranks * model.total)},
+        *({"part": part, **dict.fromkeys(ways, forecast.ranks * getattr(model, part))} for part in PARTS),
+        {"part": "interpreter and libraries", **dict.fromkeys(ways, forecast.ranks * PROCESS_BYTES)},
+        {"part": "in all", **forecast.total},
+        {"part": "of it on an accelerator", **dict.fromkeys(ways, forecast.ranks * model.total)},
     ]
-    train, to_train = found.section.train, round(found.rows * found.section.splits.expected[0])
+    train, to_train = forecast.section.train, round(forecast.rows * forecast.section.splits.expected[0])
     title = (
-        f"{_outlook(fit, found.ranks)}\n"
+        f"{_outlook(fit, forecast.ranks)}\n"
         f"{train.preset} model, {model.parameters:,} parameters, {model.samples:,} samples at a time"
-        f"{f' in each of {found.ranks} ranks' if found.ranks > 1 else ''}"
-        f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
+        f"{f' in each of {forecast.ranks} ranks' if forecast.ranks > 1 else ''}"
+        f"{f', {to_train:,} {forecast.domain.row}s' if to_train else ''}"
     )
     note = "loaded: all rows in memory; streamed: at least, the loader fills its budget;\nmapped: with store.codec none"
     notes = (note,) if "loaded" in ways else ()
@@ -192,13 +192,13 @@ def _outlook(fit: Fit, ranks: int) -> str:
     return f"training {'fits' if fit.fits else 'does NOT fit'}: {process}"
 
 
-def sizes_table(found: Forecast) -> DisplayTable:
+def sizes_table(forecast: Forecast) -> DisplayTable:
     """Memory of each model size, and which of them train on a machine of 8 GB."""
     rows = []
-    for preset in get_args(type(found.section.train).model_fields["preset"].annotation):
-        changes = {"preset": preset, **dict.fromkeys(found.section.train.sized_by)}
-        train = found.section.train.model_copy(update=changes)
-        other = replace(found, section=found.section.model_copy(update={"train": train}))
+    for preset in get_args(type(forecast.section.train).model_fields["preset"].annotation):
+        changes = {"preset": preset, **dict.fromkeys(forecast.section.train.sized_by)}
+        train = forecast.section.train.model_copy(update=changes)
+        other = replace(forecast, section=forecast.section.model_copy(update={"train": train}))
         try:
             model = other.model
         except ParamsError:  # not a size for this data: the vocabulary alone is larger
@@ -206,7 +206,7 @@ def sizes_table(found: Forecast) -> DisplayTable:
         row = {"8 GB": _verdict(other), "preset": preset, "parameters": model.parameters}
         rows.append(row | {"states": model.states, "steps": model.activations} | other.total)
     names: list[tuple[str, Kind]] = [("8 GB", "text"), ("preset", "text"), ("parameters", "count")]
-    names += columns("bytes", "states", "steps", *(way for way in found.data if way != "mapped"))
+    names += columns("bytes", "states", "steps", *(way for way in forecast.data if way != "mapped"))
     notes = (
         "states: weights, gradients, optimizer; steps: activations; last: in all;",
         "micro: fits with this micro_batch in machine.yaml",
@@ -215,10 +215,10 @@ def sizes_table(found: Forecast) -> DisplayTable:
     return DisplayTable(names, rows, "model_sizes", title, notes)
 
 
-def _verdict(found: Forecast) -> str:
+def _verdict(forecast: Forecast) -> str:
     """Whether a size fits, or the ``micro_batch`` with which it does: activations grow with it, unless it is whole."""
-    model, lacking = found.model, found.least - int(SHARE * SMALL)
+    model, lacking = forecast.model, forecast.least - int(SHARE * SMALL)
     if lacking <= 0:
         return "fits"
-    fewer = 0 if model.whole else int(model.samples * (1 - lacking / (found.ranks * model.activations)))
+    fewer = 0 if model.whole else int(model.samples * (1 - lacking / (forecast.ranks * model.activations)))
     return f"micro {1 << fewer.bit_length() - 1}" if fewer > 0 else "no"

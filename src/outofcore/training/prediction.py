@@ -79,11 +79,11 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
     batch = {name: tensor.new_empty(0).expand(size, 0) for name, tensor in sample.items()}
     samples, least = (_length(next(task.micro_batches(batch, most))) for most in (micro_batch, 1))
     weights = [parameter for parameter in task.parameters() if parameter.requires_grad]
-    held = sum(weight.nbytes for weight in weights)
+    weight_bytes = sum(weight.nbytes for weight in weights)
     return ModelMemory(
         parameters=sum(weight.numel() for weight in weights),
-        model=held,
-        gradients=held,
+        model=weight_bytes,
+        gradients=weight_bytes,
         optimizer=state_bytes((weight.numel() for weight in weights), section.optimizer),
         activations=few + (more - few) * (samples - MEASURED[0]),
         samples=samples,
@@ -211,8 +211,8 @@ def loader_needs(
     ``columns`` of so many ``sequences`` come with the samples.
     """
     value = _values_bytes(columns)
-    held = [*columns, *(each for each in _taken(schema, reading) if each not in columns)]
-    table = sequences * (8 + _values_bytes(held)) if held else 0
+    taken = [*columns, *(each for each in _taken(schema, reading) if each not in columns)]
+    table = sequences * (8 + _values_bytes(taken)) if taken else 0
     fields, chunks = _fields(schema, reading), -(-rows // layout.chunk_rows)
     windows = _windows(reading, rows)
     sampler = PlainSampler(windows, layout.chunk_rows, 0, shuffle=True, pool_blocks=section.pool_blocks)

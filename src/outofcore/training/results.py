@@ -78,8 +78,8 @@ def split_digest(store: Store, split: str) -> str:
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
     places = tuple(f"{part}/{split}/" if part else f"{split}/" for part in store.parts)
     files = {name: digest for name, (_, digest) in store.seal.files.items() if name.startswith(places)}
-    held = sorted((name, digest) for name, digest in files.items() if not name.endswith("zarr.json"))
-    return (hashlib.sha256(json.dumps(held).encode()).hexdigest() if held else store.digest)[:16]
+    digested = sorted((name, digest) for name, digest in files.items() if not name.endswith("zarr.json"))
+    return (hashlib.sha256(json.dumps(digested).encode()).hexdigest() if digested else store.digest)[:16]
 
 
 def load_weights(task: Task, folder: Path) -> None:
