@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import runpy
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from unittest.mock import MagicMock
 
 import pytest
 import yaml
+
+from tests.store.faults import Faults
 
 ROOT = Path(__file__).parents[1]
 
@@ -108,3 +111,33 @@ def test_a_stage_that_is_stopped_while_it_imports_is_one_line(stage: str, tmp_pa
         [sys.executable, "-c", program, "chess"], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_report_that_cannot_be_written_is_one_line_and_the_page_before_stays(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "reports/index.html"
+    page.parent.mkdir()
+    monkeypatch.setattr("sys.argv", ["report.py"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("outofcore.report.render.make_page", lambda _: "new")
+
+    def report(faults: Faults) -> None:
+        page.write_text("before")
+        with pytest.MonkeyPatch.context() as patch:
+            faults.install(patch)
+            runpy.run_path(str(ROOT / "stages" / "report.py"), run_name="__main__")
+
+    report(recorded := Faults(tmp_path))
+    assert page.read_text() == "new"
+    steps = [step for step in recorded.steps if step[0] not in ("mkdir", "unlink")]
+    assert {"open", "fsync", "replace"} <= {call for call, _ in steps}
+    capsys.readouterr()
+    for step in steps:
+        with pytest.raises(SystemExit) as ended:
+            report(Faults(tmp_path, step, code))
+        assert ended.value.code in (1, 2), step
+        assert capsys.readouterr().err.count("\n") == 1, step
+        assert page.read_text() == ("new" if step == ("fsync", "reports") else "before")
+        assert list(page.parent.iterdir()) == [page]
