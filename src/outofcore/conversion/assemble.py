@@ -114,10 +114,10 @@ class Assembler:
             self._unsaved.append(keys[new[placed]].tobytes())
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
         files = result.places[first:]
-        told = [("duplicate", "", placed[~new[placed]])]
-        told += [("undated", "no date that decides the split", np.flatnonzero(split == UNDATED))]
-        told += [("mixed_players", "its players are in different splits", np.flatnonzero(split == MIXED))]
-        for reason, detail, these in told:
+        left_out = [("duplicate", "", placed[~new[placed]])]
+        left_out += [("undated", "no date that decides the split", np.flatnonzero(split == UNDATED))]
+        left_out += [("mixed_players", "its players are in different splits", np.flatnonzero(split == MIXED))]
+        for reason, detail, these in left_out:
             where = zip(files[these].tolist(), offsets[these].tolist(), strict=True)
             rejects += [(file, int(offset), reason, detail) for file, offset in where]
         stored[first:] = new

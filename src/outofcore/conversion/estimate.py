@@ -113,14 +113,14 @@ def forecast_conversion(
     """
     executor_of = open_executor(machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name)
     with MemoryWatch(interval=0.05) as watch, executor_of as executor:
-        held = watch.peak_bytes
+        before = watch.peak_bytes
         expected = estimate(domain, section, files, executor)
     keys = expected.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
     return ConversionForecast(
         estimate=expected,
         needs=store_needs(store, expected.store_bytes, commit, work_folder(store, machine.scratch), replaced),
-        held_bytes=held,
-        memory_bytes=watch.peak_bytes - held + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys,
+        held_bytes=before,
+        memory_bytes=watch.peak_bytes - before + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys,
     )
 
 
@@ -250,23 +250,23 @@ def _spread(units: Iterable[Unit], raw_bytes: int) -> tuple[list[Unit], float]:
     Shares are of decompressed bytes if units carry some: a compressed file is read in blocks of many units.
     """
     kept: list[tuple[int, Unit]] = []
-    count, halvings, raw, decoded, held = 0, 0, 0, 0, 0
+    count, halvings, raw, decoded, payload_bytes = 0, 0, 0, 0, 0
     for number, unit in enumerate(units):
         count = number + 1
         raw += unit.raw_bytes
         decoded += len(unit.payload)
         if _drawn(number, halvings):
             kept.append((number, unit))
-            held += len(unit.payload)
-        if len(kept) >= 2 * SAMPLE_UNITS and (held > SAMPLE_BYTES or not held):
+            payload_bytes += len(unit.payload)
+        if len(kept) >= 2 * SAMPLE_UNITS and (payload_bytes > SAMPLE_BYTES or not payload_bytes):
             halvings += 1
-            kept = [(at, each) for at, each in kept if _drawn(at, halvings)]
-            held = sum(len(each.payload) for _, each in kept)
+            kept = [(at, candidate) for at, candidate in kept if _drawn(at, halvings)]
+            payload_bytes = sum(len(candidate.payload) for _, candidate in kept)
         if raw > SAMPLE_RAW_BYTES:
             break
-    chosen = [each for _, each in kept]
+    chosen = [candidate for _, candidate in kept]
     if not halvings and raw <= SAMPLE_RAW_BYTES:
         return chosen, 1.0
-    part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / max(raw, 1)
+    part = payload_bytes / decoded if payload_bytes else sum(unit.raw_bytes for unit in chosen) / max(raw, 1)
     share = part * raw / max(raw_bytes, 1)
     return chosen, share or len(chosen) / count  # empty files alone have no bytes

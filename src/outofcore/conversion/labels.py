@@ -69,7 +69,7 @@ class Labels:
             if len(wrong):
                 refuse("groups", "one group in each sequence", f"another in row {self._row + wrong[0]:,}")
             if groups.dtype == object:
-                self.text_bytes += sum(len(each.encode()) + 4 for each in groups[starts])
+                self.text_bytes += sum(len(text.encode()) + 4 for text in groups[starts])
         if starts is not None:
             self.begun += int(starts.sum())
         self._row += count
@@ -90,10 +90,10 @@ class Labels:
             return None
         if isinstance(source, str):
             return _plain(name, np.asarray(arrays[source][start:stop]))
-        found = source[self._row : self._row + stop - start]
-        if len(found) != stop - start:
+        values = source[self._row : self._row + stop - start]
+        if len(values) != stop - start:
             refuse(name, f"one value per row (at least {self._row + stop - start:,})", f"{len(source):,}")
-        return _plain(name, found)
+        return _plain(name, values)
 
 
 def _source(name: str, value: Any, form: Form) -> LabelSource:

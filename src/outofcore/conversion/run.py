@@ -123,8 +123,8 @@ class Conversion:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
         figures = self._figures(forecast, build, seal)
-        for each in figures.get("doubts", ()):
-            sys.stderr.write(f"note: {self.domain.name}: {each}\n")
+        for doubt in figures.get("doubts", ()):
+            sys.stderr.write(f"note: {self.domain.name}: {doubt}\n")
         return ConversionResult(seal, figures, resumed)
 
     def _refuse_other_file(self) -> None:

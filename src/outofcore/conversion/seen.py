@@ -63,14 +63,14 @@ def _contains(
 ) -> npt.NDArray[np.bool_]:
     """Which (high, low) are in a run sorted by both."""
     place, stop = np.searchsorted(run_high, high), np.searchsorted(run_high, high, "right")
-    found = np.zeros(len(high), bool)
+    contained = np.zeros(len(high), bool)
     # Bisection by the second half among equal first halves, which may be many (short games).
     live = np.flatnonzero(place < stop)
     while len(live):
         middle = (place[live] + stop[live]) // 2
-        found[live] = run_low[middle] == low[live]
+        contained[live] = run_low[middle] == low[live]
         below = run_low[middle] < low[live]
         place[live[below]] = middle[below] + 1
         stop[live[~below]] = middle[~below]
-        live = live[~found[live] & (place[live] < stop[live])]
-    return found
+        live = live[~contained[live] & (place[live] < stop[live])]
+    return contained

@@ -82,10 +82,10 @@ class Sequencer:
 
     def _add_single(self, columns: Columns) -> None:
         """Append rows, each to the split that its content decides."""
-        each = np.arange(_rows(columns))
-        split = self._splits.choose(self._split_keys(columns, each, None))
+        numbers = np.arange(_rows(columns))
+        split = self._splits.choose(self._split_keys(columns, numbers, None))
         for number, name in enumerate(self._splits.names):
-            chosen = each[split == number]
+            chosen = numbers[split == number]
             if len(chosen):
                 self._writer.append_rows("", name, taken(columns, spans_of(chosen, chosen + 1)))
 

@@ -51,9 +51,9 @@ def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDAr
         raise ParamsError(message)
     if by == "date":
         return _by_date(columns[by].astype(np.int64), section)
-    found, place = np.unique(columns[by].astype(str), return_inverse=True)
-    split = _of_names(found.tolist(), section)[place]
-    unknown = found[place] == _UNKNOWN.get(by, "")
+    names, place = np.unique(columns[by].astype(str), return_inverse=True)
+    split = _of_names(names.tolist(), section)[place]
+    unknown = names[place] == _UNKNOWN.get(by, "")
     split[unknown] = _of_content(result, section)[unknown]  # what has no value in common belongs to no group
     return split
 
@@ -76,17 +76,17 @@ def _drawn_by(names: list[str], section: SplitSection) -> npt.NDArray[np.int8]:
 
 def _named(name: str, section: SplitSection, same: Callable[[str, str], bool]) -> int:
     """The split that names this; 0 if none does."""
-    found = [split for split, named in section.named.items() if any(same(name, each) for each in named)]
-    if len(found) > 1:
+    matches = [split for split, named in section.named.items() if any(same(name, pattern) for pattern in named)]
+    if len(matches) > 1:
         raise ParamsError(f"splits: expected val and test to name different things, both name {name!r}")
-    return SPLITS.index(found[0]) if found else 0
+    return SPLITS.index(matches[0]) if matches else 0
 
 
 def _by_players(players: npt.NDArray[Any], section: SplitSection) -> npt.NDArray[np.int8]:
     """Splits of games by the names of their players (2, games); one without a name is of train."""
-    found, place = np.unique(players, return_inverse=True)
-    split = _of_names(found.tolist(), section)
-    split[np.isin(found, _UNNAMED)] = 0
+    names, place = np.unique(players, return_inverse=True)
+    split = _of_names(names.tolist(), section)
+    split[np.isin(names, _UNNAMED)] = 0
     first, second = split[place.reshape(players.shape)]
     return np.where(first == second, first, MIXED).astype(np.int8)
 

@@ -65,18 +65,18 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
 
     Half of the records are rejected, one is accepted, or some are accepted that a filter seems to exclude.
     """
-    name, found = domain.name, []
+    name, sentences = domain.name, []
     rejected: Counter[str] = counted.rejected
     if counted.accepted and rejected.total() >= counted.found / 2:
         reason, count = rejected.most_common(1)[0]
-        found.append(
+        sentences.append(
             f"{rejected.total():,} of {counted.found:,} records are rejected, {count:,} of them as {reason}; if that "
             f"surprises you, look at the settings raw, source and filters of {name}"
         )
     if counted.accepted == 1 and (section.splits.val or section.splits.test):
         more = f"; {name}.{domain.divided_by} makes several of one" if domain.divided_by else ""
-        found.append(f"only one {domain.sequence} is accepted, so only one split has data{more}")
+        sentences.append(f"only one {domain.sequence} is accepted, so only one split has data{more}")
     for key, words in section.filters.unrated_passed.items():
         if counted.counts[key]:
-            found.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")
-    return found
+            sentences.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")
+    return sentences

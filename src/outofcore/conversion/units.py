@@ -29,14 +29,14 @@ class UnitConverter:
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert a unit."""
         result = self._converted(unit)
-        found = tuple(each for audit in result.audits if (each := difference(audit)))
+        differences = tuple(each for audit in result.audits if (each := difference(audit)))
         return replace(
             result,
             found=result.found + len(unit.rejects),
             rejects=(*result.rejects, *unit.rejects),
             audits=(),
             audited=result.audited + len(result.audits),
-            differences=(*result.differences, *found),
+            differences=(*result.differences, *differences),
         )
 
     def _converted(self, unit: Unit) -> UnitResult:
@@ -68,7 +68,7 @@ def unit_converter(domain: Domain, section: Any, rate: AuditRate) -> UnitConvert
 
 def _of_whole(result: UnitResult, files: Sequence[int]) -> UnitResult:
     """The result of a part of a unit, with ``files`` of that unit."""
-    rejects = tuple(replace(each, file=files[each.file]) for each in result.rejects)
+    rejects = tuple(replace(reject, file=files[reject.file]) for reject in result.rejects)
     return replace(result, file=np.array(files, np.int64)[result.places], rejects=rejects)
 
 
@@ -97,7 +97,7 @@ def _together(left: UnitResult, right: UnitResult) -> UnitResult:
 
 def _splits(left: UnitResult, right: UnitResult) -> npt.NDArray[Any] | None:
     """The splits that a domain decides, None if it does not; a part without sequences decides none."""
-    splits = [each.split for each in (left, right) if len(each.keys)]
+    splits = [half.split for half in (left, right) if len(half.keys)]
     decided = [split for split in splits if split is not None]
     return np.concatenate(decided) if decided and len(decided) == len(splits) else None
 

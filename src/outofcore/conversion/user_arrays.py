@@ -90,9 +90,9 @@ def opened(piece: object, known: Form | None, text: str | None) -> tuple[dict[st
         if array.shape[0] != rows:
             refuse(name, f"{rows:,} rows, as in {first}", f"{array.shape[0]:,}")
     if known is not None:
-        for name, found in form_of(arrays).items():
-            if found != known[name]:
-                refuse(name, f"{known[name][0]} of shape {known[name][1]} in every piece", f"{found[0]} of {found[1]}")
+        for name, form in form_of(arrays).items():
+            if form != known[name]:
+                refuse(name, f"{known[name][0]} of shape {known[name][1]} in every piece", f"{form[0]} of {form[1]}")
     return arrays, rows
 
 

@@ -115,19 +115,19 @@ def split_at(unit: Unit, at: int, *details: Any) -> tuple[Unit, Unit]:
 def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutter) -> Iterator[Unit]:
     """Units of one stretch each; one is held back until it is known how much of the file was read for it."""
     for source, file in enumerate(files):
-        held: Unit | None = None
+        last: Unit | None = None
         covered = read = 0  # bytes of the file on disk: read for the unit that is held back, and in all
         for index, member in enumerate(file.members(suffixes)):
             stream, encoding, offset = transcoded(member.stream)
             for unit in cutter(MemberText(source, file.name, member.name, index, stream, encoding, offset, member)):
-                if held is not None:
-                    yield replace(held, raw_bytes=covered)
+                if last is not None:
+                    yield replace(last, raw_bytes=covered)
                 position = max(read, min(member.raw_position(), file.bytes))
-                held, covered, read = unit, position - read, position
-        if held is None:  # an archive without a member that counts
+                last, covered, read = unit, position - read, position
+        if last is None:  # an archive without a member that counts
             nothing = Stretch(source, file.name, 0, 0, 0, 0, whole=True)
-            held = Unit(source=source, name=file.name, offset=0, stretches=(nothing,))
-        yield replace(held, raw_bytes=covered + file.bytes - read)
+            last = Unit(source=source, name=file.name, offset=0, stretches=(nothing,))
+        yield replace(last, raw_bytes=covered + file.bytes - read)
 
 
 def _grouped(units: Iterable[Unit], size: int, joins: Callable[[Unit], bool]) -> Iterator[Sequence[Unit]]:
@@ -183,7 +183,7 @@ def _first_start(text: bytes, last_start: LastStart) -> int:
 def _part(unit: Unit, stretches: Sequence[Stretch]) -> Unit:
     """Some consecutive stretches of a unit."""
     first, start, stop = stretches[0], stretches[0].start, stretches[-1].stop
-    moved = tuple(replace(each, start=each.start - start, stop=each.stop - start) for each in stretches)
+    moved = tuple(replace(stretch, start=stretch.start - start, stop=stretch.stop - start) for stretch in stretches)
     return Unit(
         source=first.source, name=first.name, offset=first.offset, payload=unit.payload[start:stop], stretches=moved
     )

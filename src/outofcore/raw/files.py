@@ -203,8 +203,8 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
             raise RawInputError(f"{section}.raw: {root} holds {PICKLED}")
         return Search([RawFile(label(root.name), root, root.stat().st_size)], {})
     if not root.is_dir():
-        found = "a pipe, a socket or a device" if root.exists() else "nothing"
-        raise RawInputError(f"{section}.raw: expected a file or a folder, found {found} at {root}")
+        what = "a pipe, a socket or a device" if root.exists() else "nothing"
+        raise RawInputError(f"{section}.raw: expected a file or a folder, found {what} at {root}")
     files, left_out = [], {}
     before = os.path.join(root, "")  # noqa: PTH118 - pathlib takes a tenth of a second for ten thousand names
     for entry, is_hidden in _walk(root, match, lambda name: hidden(name, suffixes)):

@@ -218,14 +218,14 @@ class Decompressed:
             self._stream = self._begin()
         ended = not self._ahead and getattr(self._stream, "needs_input", True)
         ahead, self._ahead = self._ahead, b""
-        made = self._stream.decompress(ahead) if self._kind == ".zst" else self._decompressed(ahead)
-        self._ready = memoryview(made)
-        if made:
+        content = self._stream.decompress(ahead) if self._kind == ".zst" else self._decompressed(ahead)
+        self._ready = memoryview(content)
+        if content:
             self._end = 0
         if self._stream.eof:
             self._ahead, self._stream = self._stream.unused_data, None
             self._end = self._read - len(self._ahead)
-        elif not made and ended:
+        elif not content and ended:
             raise EOFError(f"the file ends inside its {self._kind} data; it was cut short")
         else:
             self._ahead = getattr(self._stream, "unconsumed_tail", b"")
@@ -238,7 +238,7 @@ class Decompressed:
 
     def _decompressed(self, ahead: bytes) -> bytes:
         try:
-            made: bytes = self._stream.decompress(ahead, STEP_BYTES)
+            content: bytes = self._stream.decompress(ahead, STEP_BYTES)
         except lzma.LZMAError as error:
             if "limit" not in str(error):
                 raise
@@ -246,7 +246,7 @@ class Decompressed:
                 f"{self._name}: decompressing it takes a dictionary of more than the {format_bytes(most_window())} "
                 "that this machine allows; allow more with decompression in machine.yaml (OUTOFCORE_DECOMPRESSION)"
             ) from error
-        return made
+        return content
 
     def _begin(self) -> Any:
         """A decompressor of the next stream; its window is checked before it is allocated."""

@@ -106,7 +106,7 @@ class Unit:
     @cached_property
     def places(self) -> tuple[tuple[int, str], ...]:
         """Source and name of each file that has records of the unit."""
-        return tuple((each.source, each.name) for each in self.stretches) or ((self.source, self.name),)
+        return tuple((stretch.source, stretch.name) for stretch in self.stretches) or ((self.source, self.name),)
 
     def records(self, begin: bytes) -> Iterator[tuple[bytes, int, int]]:
         """Text, file and offset of each record of a unit of the cutter; one begins wherever ``begin`` matches.
@@ -114,9 +114,9 @@ class Unit:
         It ends before the next of its file; bytes of a file before its first record are in none.
         """
         bounds: list[tuple[int, int]] = []
-        for each in self.stretches:
-            matches = re.finditer(begin, self.payload[each.start : each.stop])
-            bounds += pairwise([*(each.start + match.start() for match in matches), each.stop])
+        for stretch in self.stretches:
+            matches = re.finditer(begin, self.payload[stretch.start : stretch.stop])
+            bounds += pairwise([*(stretch.start + match.start() for match in matches), stretch.stop])
         files, offsets = self.origins(np.array([start for start, _ in bounds], np.int64))
         for (start, stop), file, offset in zip(bounds, files.tolist(), offsets.tolist(), strict=True):
             yield self.payload[start:stop], file, offset
@@ -240,10 +240,10 @@ def raw_size(text: bytes, encoding: str) -> int:
 def difference(audit: Audit) -> str | None:
     """What a comparison with the reference library found, or what the library raised; None where both agree."""
     try:
-        found = audit()
+        finding = audit()
     except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
-        found = f"the oracle raised {type(error).__name__}: {error}"
-    return found and found[:LONGEST_DIFFERENCE]
+        finding = f"the oracle raised {type(error).__name__}: {error}"
+    return finding and finding[:LONGEST_DIFFERENCE]
 
 
 def keys_of(pieces: Sequence[tuple[npt.NDArray[Any], Ints]], size: int = KEY_BYTES) -> Bytes:

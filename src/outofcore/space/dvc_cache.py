@@ -59,8 +59,8 @@ def find_cache(folder: str | Path = ".") -> DvcCache | None:
             place = file.parent / Path(settings["dir"]).expanduser()
         if "type" in settings:
             types, origin = settings["type"], str(file)
-    links = tuple(each.strip() for each in types.split(","))
-    if unknown := [each for each in links if each not in LINK_TYPES]:
+    links = tuple(link.strip() for link in types.split(","))
+    if unknown := [link for link in links if link not in LINK_TYPES]:
         raise ParamsError(f"{origin}: cache.type: expected links among {', '.join(LINK_TYPES)}, got {unknown[0]!r}")
     return DvcCache(project, Path(os.path.normpath(place)), links, origin)
 
@@ -73,7 +73,7 @@ def _files(project: Path) -> Iterator[Path]:
 
         stated[0] = stated[0] or platformdirs.site_config_dir("dvc", "iterative")
         stated[1] = stated[1] or platformdirs.user_config_dir("dvc", "iterative")
-    yield from (Path(each) / "config" for each in stated if each)
+    yield from (Path(place) / "config" for place in stated if place)
     yield from (project / ".dvc" / name for name in ("config", "config.local"))
 
 
@@ -93,5 +93,5 @@ def _read(file: Path) -> dict[str, str]:
             key = _KEY.fullmatch(line)
             if key is None:
                 raise ParamsError(f"{file}: expected settings of DVC such as 'type = hardlink,symlink', got {line!r}")
-            settings[key[1].lower()] = next(each for each in key.groups()[1:] if each is not None)
+            settings[key[1].lower()] = next(value for value in key.groups()[1:] if value is not None)
     return settings

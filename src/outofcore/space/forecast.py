@@ -89,12 +89,12 @@ def demands(needs: Iterable[Need], *, margin: float, reserve: int) -> tuple[Dema
     return tuple(
         Demand(
             filesystem=filesystem,
-            needs=tuple(each),
-            margin=margin_of(sum(need.bytes for need in each), margin),
+            needs=tuple(group),
+            margin=margin_of(sum(need.bytes for need in group), margin),
             reserve=kept_free(filesystem, reserve),
             free=filesystem.free(),
         )
-        for filesystem, each in grouped.items()
+        for filesystem, group in grouped.items()
     )
 
 

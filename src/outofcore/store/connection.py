@@ -185,7 +185,7 @@ def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
 def listed(client: Any, connection: Any) -> dict[str, Any]:
     """Size (``size``) and version (``e_tag``) of all objects by name."""
     pages = repeated(client, lambda: list(client.list(connection)))
-    return {each["path"]: each for page in pages for each in page}
+    return {entry["path"]: entry for page in pages for entry in page}
 
 
 def one_line(error: Exception) -> str:

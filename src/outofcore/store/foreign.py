@@ -62,7 +62,7 @@ class ForeignArray(Array):
     ) -> None:
         shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
         dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
-        codecs = ", ".join(type(each).__name__ for each in array.compressors) or "none"
+        codecs = ", ".join(type(codec).__name__ for codec in array.compressors) or "none"
         super().__init__(root, name, shape, dtype, chunk, chunk, codecs)
         self._array, self._axis, self._first, self._packing = array, axis, rows.start, packing
         self._stored_rows = array.chunks[axis]
@@ -342,14 +342,16 @@ def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str,
         raise StoreError(
             f"{root}: its arrays cannot be listed, so name those to read with fields=: {one_line(error)}"
         ) from None
-    sparse = [name for name, each in members.items() if str(each.attrs.get("encoding-type", "")).endswith("_matrix")]
+    sparse = [
+        name for name, member in members.items() if str(member.attrs.get("encoding-type", "")).endswith("_matrix")
+    ]
     if "X" in sparse:
         _array(root, group, "X")
     return {
-        name: each
-        for name, each in sorted(members.items())
-        if isinstance(each, zarr.Array)
-        and _is_tensor(each)
+        name: member
+        for name, member in sorted(members.items())
+        if isinstance(member, zarr.Array)
+        and _is_tensor(member)
         and not any(name.startswith(f"{parent}/") for parent in sparse)
     }
 
@@ -357,7 +359,7 @@ def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str,
 def _missing(array: zarr.Array[Any]) -> int:
     """Stored chunks that were never written; those of a shard are, or none."""
     stored = array.shards or array.chunks
-    all_shards = math.prod(-(-size // each) for size, each in zip(array.shape, stored, strict=True))
+    all_shards = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, stored, strict=True))
     return all_shards * (math.prod(stored) // math.prod(array.chunks)) - array.nchunks_initialized
 
 

@@ -101,8 +101,8 @@ class JoinedArray(Array):
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     total = Counter[str]()
-    for each in counts:
-        total.update(each)
+    for counter in counts:
+        total.update(counter)
     return dict(total)
 
 

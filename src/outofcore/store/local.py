@@ -104,13 +104,13 @@ class LocalFiles(Files):
         """Compare existing files with those in the seal, and record their identity; raises DamagedStore."""
         for name, (size, _) in files.items():
             try:
-                found = self._folder.facts(name)
+                facts = self._folder.facts(name)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise DamagedStore(f"{self.root}: {name} is missing; {ADVICE}") from error
             except OSError as error:
                 raise self._unreadable(error, name) from error
-            self._check_size(name, found, size)
-            self._identities[name] = _identity(found)
+            self._check_size(name, facts, size)
+            self._identities[name] = _identity(facts)
         self._listed = files
 
     def found(self) -> dict[str, int]:
@@ -146,16 +146,16 @@ class LocalFiles(Files):
     def open(self, name: str) -> Descriptor:
         kept = self._kept_here()
         with kept.lock:
-            found = kept.files.get(name)
-            if found is not None:
+            file = kept.files.get(name)
+            if file is not None:
                 kept.files.move_to_end(name)
-                return found
+                return file
         opened = self._opened(name)
         with kept.lock:
-            found = kept.files.setdefault(name, opened)
+            file = kept.files.setdefault(name, opened)
             while len(kept.files) > self._limit:
                 kept.files.popitem(last=False)
-        return found
+        return file
 
     def check_size(self, name: str) -> None:
         self._check_size(name, os.fstat(self.open(name).number), self.size(name))
@@ -205,9 +205,9 @@ class LocalFiles(Files):
                 )
         self._identities[name] = _identity(status)
 
-    def _check_size(self, name: str, found: os.stat_result, size: int) -> None:
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
-            what = f"has {found.st_size} bytes, expected {size}" if stat.S_ISREG(found.st_mode) else "is no file"
+    def _check_size(self, name: str, facts: os.stat_result, size: int) -> None:
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size != size:
+            what = f"has {facts.st_size} bytes, expected {size}" if stat.S_ISREG(facts.st_mode) else "is no file"
             raise DamagedStore(f"{self.root}: {name} {what}; {ADVICE}")
 
     def _unreadable(self, error: OSError, name: str) -> StoreError:
@@ -237,8 +237,8 @@ def with_room(opening: Callable[[], Opened]) -> Opened:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
         for reference in _ALL.valuerefs():  # one step for the interpreter: other threads may open stores
-            if each := reference():
-                close(each)
+            if number := reference():
+                close(number)
     return opening()
 
 

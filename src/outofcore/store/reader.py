@@ -254,8 +254,8 @@ class SealedStore(Store):
 
     def part_attributes(self, part: str) -> dict[str, Any]:
         name = f"{part}/zarr.json" if part else "zarr.json"
-        found = self._metadata.get(name, {}).get("attributes", {})
-        return Attributes(f"{self.root}: {name}", found)
+        attributes = self._metadata.get(name, {}).get("attributes", {})
+        return Attributes(f"{self.root}: {name}", attributes)
 
     def checksums(self, path: str) -> npt.NDArray[np.uint32]:
         """The sealed checksum of each chunk of an array, 0 for one without a file; raises DamagedStore."""

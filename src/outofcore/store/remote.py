@@ -95,24 +95,24 @@ class RemoteFiles(Files):
         tag = objects.get(SEAL, {}).get("e_tag")  # some storages list none
         if self._seal_tag and tag and tag.strip('"') != self._seal_tag.strip('"'):
             raise StoreError(f"{self.root}: {REPLACED}")
-        found = {name: each["size"] for name, each in objects.items()}
-        self._tags = {name: each["e_tag"] for name, each in objects.items() if each.get("e_tag")}
+        sizes = {name: facts["size"] for name, facts in objects.items()}
+        self._tags = {name: facts["e_tag"] for name, facts in objects.items() if facts.get("e_tag")}
         for name, (size, _) in files.items():
-            if found.get(name) != size:
-                what = f"has {found[name]} bytes, expected {size}" if name in found else "is missing"
+            if sizes.get(name) != size:
+                what = f"has {sizes[name]} bytes, expected {size}" if name in sizes else "is missing"
                 raise DamagedStore(f"{self.root}: {name} {what}; {ADVICE}")
 
     def found(self) -> dict[str, int]:
-        return {name: each["size"] for name, each in self._objects().items()}
+        return {name: facts["size"] for name, facts in self._objects().items()}
 
     def _objects(self) -> dict[str, Any]:
         if not self._lists:
             names = [SEAL, *read_seal(self._sealed, self.root).files]
             return {name: facts for name, facts in zip(names, self._pool.map(self._head, names), strict=True) if facts}
         with self._one_line("the list of objects"):
-            found = listed(self._obstore, self._store)
-        self._count(1 + len(found) // 1000, 0)
-        return found
+            objects = listed(self._obstore, self._store)
+        self._count(1 + len(objects) // 1000, 0)
+        return objects
 
     def _head(self, name: str) -> Any:
         """Size and version of an object; None if there is none."""
@@ -138,15 +138,15 @@ class RemoteFiles(Files):
         joined = [coalesced(ranges) for ranges in wanted]
         runs = [(ranges.name, *run) for ranges, runs in zip(wanted, joined, strict=True) for run in runs]
         fetched = iter(self._pool.map(self._fetch, runs) if len(runs) > 1 else map(self._fetch, runs))
-        found = []
+        readers = []
         for ranges, own in zip(wanted, joined, strict=True):
             parts = [np.frombuffer(next(fetched), np.uint8) for _ in own]
             origins = np.array([part.ctypes.data for part in parts], np.int64)
             starts = np.array([start for start, _ in own], np.int64)
             run = np.maximum(np.searchsorted(starts, ranges.offsets, side="right") - 1, 0)
             places = origins[run] + ranges.offsets - starts[run] if own else ranges.offsets
-            found.append(RangeReader(IN_MEMORY, places, parts))
-        return found
+            readers.append(RangeReader(IN_MEMORY, places, parts))
+        return readers
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """Call the function for all items in parallel; it must not call :meth:`each` or :meth:`open_ranges`."""

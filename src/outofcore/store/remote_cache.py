@@ -105,17 +105,17 @@ class CachedFiles(RemoteFiles):
         self._bring(
             [(ranges.name, *span) for ranges, own in zip(wanted, spans, strict=True) for span in own], self._pool.map
         )
-        found, lacking = [], []
+        readers, lacking = [], []
         for ranges, own in zip(wanted, spans, strict=True):
-            found.append(RangeReader(self._file.number, ranges.offsets + self._place(ranges.name), self._file))
+            readers.append(RangeReader(self._file.number, ranges.offsets + self._place(ranges.name), self._file))
             if not all(there := [self._has(*span) for span in own]):
-                lacking.append((ranges, ~np.array(there), found[-1]))
+                lacking.append((ranges, ~np.array(there), readers[-1]))
         some = [Ranges(ranges.name, ranges.offsets[absent], ranges.lengths[absent]) for ranges, absent, _ in lacking]
-        for (_, absent, each), fetched in zip(lacking, super().open_ranges(some), strict=True):
-            each.source = np.where(absent, IN_MEMORY, self._file.number)
-            each.places[absent] = fetched.places
-            each.held = self._file, fetched.held
-        return found
+        for (_, absent, reader), fetched in zip(lacking, super().open_ranges(some), strict=True):
+            reader.source = np.where(absent, IN_MEMORY, self._file.number)
+            reader.places[absent] = fetched.places
+            reader.held = self._file, fetched.held
+        return readers
 
     def drop(self, name: str, offset: int, length: int) -> bool:
         """The same; a copy that another thread has dropped since it was read counts, too."""
@@ -142,7 +142,7 @@ class CachedFiles(RemoteFiles):
         return 0 not in self._map[first:stop]
 
     def _bring(
-        self, spans: Iterable[_Run], each: Callable[[Callable[[_Run], None], Iterable[_Run]], Iterable[None]]
+        self, spans: Iterable[_Run], apply: Callable[[Callable[[_Run], None], Iterable[_Run]], Iterable[None]]
     ) -> None:
         """Fetch the pieces that are missing, neighbours together."""
         if self._ended:
@@ -154,7 +154,7 @@ class CachedFiles(RemoteFiles):
                 runs[-1] = *runs[-1][:2], piece + 1
             else:
                 runs.append((missing[piece], piece, piece + 1))
-        list(each(self._fill, runs))
+        list(apply(self._fill, runs))
 
     def _fill(self, run: _Run) -> None:
         """Fetch pieces, but for those that another thread has fetched meanwhile; it waits only for running ones."""
@@ -231,5 +231,5 @@ def _names(folder: Path) -> set[str]:
 
 def _stored(folder: Path) -> dict[Path, int]:
     """The stores in a cache, and the bytes of each on the disk."""
-    found = {path: path.lstat() for path in folder.iterdir() if _OURS.fullmatch(path.name)}
-    return {path: facts.st_blocks * 512 for path, facts in found.items() if S_ISREG(facts.st_mode)}
+    statuses = {path: path.lstat() for path in folder.iterdir() if _OURS.fullmatch(path.name)}
+    return {path: facts.st_blocks * 512 for path, facts in statuses.items() if S_ISREG(facts.st_mode)}

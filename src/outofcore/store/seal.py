@@ -46,12 +46,14 @@ def read_seal(content: bytes, store: Path | str) -> Seal:
     text = content.decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
-        found = parsed["format"]
+        version = parsed["format"]
         seal = Seal({name: (int(size), str(digest)) for name, (size, digest) in parsed["files"].items()})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedStore(f"{store}: {SEAL} is damaged ({str(error)[:200]}); {ADVICE}") from error
-    if found != FORMAT:
-        raise StoreError(f"{store}: expected store format {FORMAT}, got {found!r:.80}; convert again with this version")
+    if version != FORMAT:
+        raise StoreError(
+            f"{store}: expected store format {FORMAT}, got {version!r:.80}; convert again with this version"
+        )
     if text != seal.text():
         raise DamagedStore(f"{store}: {SEAL} was changed after sealing; {ADVICE}")
     for name, (size, _) in seal.files.items():

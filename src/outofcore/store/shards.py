@@ -82,13 +82,13 @@ def check_unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> None:
     if not any(lengths):
         return
     partial = _partial(path)
-    found = partial if partial.exists() else path  # it may have been finished in the meantime
+    place = partial if partial.exists() else path  # it may have been finished in the meantime
     try:
-        with found.open("rb") as stream:
+        with place.open("rb") as stream:
             stream.seek(index_bytes(chunks))
             for number, length in enumerate(lengths):
                 if length:
-                    _check(found, number, stream.read(length), length)
+                    _check(place, number, stream.read(length), length)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise DamagedStore(f"{path}: the shard that a stopped run has begun is gone") from error
 

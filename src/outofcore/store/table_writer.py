@@ -175,14 +175,14 @@ class TableWriter:
             "lengths": {name: list(shard.lengths) for name, shard in self._shards.items()},
             "waiting": waiting,
             "files": dict(self.files),
-            "checksums": {name: base64.b64encode(each).decode() for name, each in self.checksums.items()},
+            "checksums": {name: base64.b64encode(content).decode() for name, content in self.checksums.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Resume from a :meth:`snapshot`; raises DamagedStore."""
         self._shard_number = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
-        self.checksums = {name: bytearray(base64.b64decode(each)) for name, each in state["checksums"].items()}
+        self.checksums = {name: bytearray(base64.b64decode(content)) for name, content in state["checksums"].items()}
         self._queue.bytes_written += size_of(self.files)
         self.rows = state["rows"]
         self._queue.bytes_written += sum(map(sum, state["lengths"].values()))
@@ -254,7 +254,7 @@ def _finished(root: Path, shards: Iterable[ShardFile]) -> SealedFiles:
         for shard in shards:
             shard.close()
         raise
-    return {name: found for name, found in facts.items() if found}
+    return {name: sealed for name, sealed in facts.items() if sealed}
 
 
 def size_of(files: SealedFiles) -> int:

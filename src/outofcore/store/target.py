@@ -125,14 +125,14 @@ def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], f
         rows = there.rows(there.splits[0], there.parts[0]).fields if fields else {}
     except StoreError:
         return
-    made = there.attributes.get("params")
-    known = made if isinstance(made, dict) else {}
-    stored = {name: (str(each.dtype), each.shape[1:]) for name, each in rows.items()}
+    stated = there.attributes.get("params")
+    known = stated if isinstance(stated, dict) else {}
+    stored = {name: (str(array.dtype), array.shape[1:]) for name, array in rows.items()}
     if there.domain != domain:
         what = f"is one of {there.domain}"
-    elif stored != {each.name: (each.dtype, tuple(each.shape)) for each in fields}:
+    elif stored != {array.name: (array.dtype, tuple(array.shape)) for array in fields}:
         what = f"has other fields: {', '.join(rows)}"
-    elif made != params:
+    elif stated != params:
         changed = [name for name in {**params, **known} if known.get(name) != params.get(name)]
         what = f"was made with other settings: {', '.join(changed)}"
     else:

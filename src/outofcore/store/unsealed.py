@@ -96,7 +96,7 @@ class Unsealed(Store):
         if path not in self._sequences:
             length = self.lengths(rows)
             columns = {"start": np.cumsum(length) - length, "length": length}
-            arrays = {name: ArrayInMemory(self.root, f"{path}/{name}", each) for name, each in columns.items()}
+            arrays = {name: ArrayInMemory(self.root, f"{path}/{name}", values) for name, values in columns.items()}
             self._sequences[path] = Table(path, arrays)
         return self._sequences[path]
 

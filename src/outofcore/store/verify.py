@@ -46,15 +46,15 @@ def verify(path: str | Path, progress: Callable[[int], object] | None = None) ->
 
 def _compare(files: Files, seal: Seal, progress: Callable[[int], object] | None) -> tuple[list[str], int]:
     """Problems found, and number of bytes read."""
-    found = files.found()
+    sizes = files.found()
     problems = {
-        name: f"{files.root}: {name} {f'has {found[name]} bytes, expected {size}' if name in found else 'is missing'}; "
+        name: f"{files.root}: {name} {f'has {sizes[name]} bytes, expected {size}' if name in sizes else 'is missing'}; "
         f"{ADVICE}"
         for name, (size, _) in seal.files.items()
-        if found.get(name) != size
+        if sizes.get(name) != size
     }
-    whole = {name: each for name, each in seal.files.items() if name not in problems}
-    extra = found.keys() - seal.files.keys() - {SEAL}
+    whole = {name: facts for name, facts in seal.files.items() if name not in problems}
+    extra = sizes.keys() - seal.files.keys() - {SEAL}
     problems |= {name: f"{files.root}: {name} is no part of the store; remove it" for name in extra}
     store, refusal = None, ""
     if len(whole) == len(seal.files):

@@ -127,8 +127,8 @@ class StoreWriter:
         for table in self.tables():
             table.restore(state[table.path])
         whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
-        for name, found in zip(whole, self._encoders.map(self._found, whole), strict=True):
-            if found != whole[name]:
+        for name, described in zip(whole, self._encoders.map(self._found, whole), strict=True):
+            if described != whole[name]:
                 raise DamagedStore(f"{name}: the shard that a stopped run has finished has changed")
 
     def _found(self, name: str) -> tuple[int, str] | None:
@@ -151,9 +151,9 @@ class StoreWriter:
                     stale.unlink()
         tables = [*self.tables(), self.sources_table(sources)]
         listed: SealedFiles = {}
-        for each in tables:
-            each.close()
-            listed.update(each.files)
+        for table in tables:
+            table.close()
+            listed.update(table.files)
         documents = self.documents(tables, attributes)
         documents[CHECKSUMS] = checksums_of(tables)
         listed |= {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in documents.items()}
@@ -229,8 +229,8 @@ class MeasuredStore(StoreWriter):
 
     def sequences(self, split: str, part: str = "") -> dict[str, ArrayInMemory]:
         """The sequences of a split by column; none without sequences."""
-        held = self._held[part, split]
-        columns = {name: np.concatenate([each[name] for each in held]) for name in (held[0] if held else ())}
+        pieces = self._held[part, split]
+        columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in (pieces[0] if pieces else ())}
         return {name: ArrayInMemory(Path(), f"{split}/sequences/{name}", each) for name, each in columns.items()}
 
     def extents(self, split: str, part: str = "") -> tuple[Ints, Ints]:
@@ -253,7 +253,7 @@ class MeasuredStore(StoreWriter):
         """Bytes of ``zarr.json`` of all groups and arrays."""
         groups = sum(map(len, self.documents((), attributes).values()))
         measured = tables[:: max(1, len(self.parts) // MEASURED_PARTS)]
-        arrays = sum(len(as_bytes(each)) for table in measured for each in table.documents().values())
+        arrays = sum(len(as_bytes(document)) for table in measured for document in table.documents().values())
         return groups + arrays * len(tables) / len(measured)
 
 
@@ -266,4 +266,6 @@ def _scaled(table: TableWriter, scale: float, parts: float) -> float:
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for name, (size, _) in table.files.items():
         sizes[name.rpartition("/")[0]].append(size - index)
-    return checksums + sum(sum(held) * scale + max(len(held) * parts, shards) * index for held in sizes.values())
+    return checksums + sum(
+        sum(lengths) * scale + max(len(lengths) * parts, shards) * index for lengths in sizes.values()
+    )

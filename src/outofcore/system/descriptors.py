@@ -67,12 +67,12 @@ class Folder:
 
     def names(self, refuse: Callable[[OSError], object]) -> Iterator[str]:
         """Paths of all files below it, with ``/``; ``refuse`` receives the error of a folder that cannot be read."""
-        found: Iterable[Sequence[Any]]
+        folders: Iterable[Sequence[Any]]
         if OPENS_FOLDERS:
-            top, found = Path(), os.fwalk(dir_fd=self._number, onerror=refuse)
+            top, folders = Path(), os.fwalk(dir_fd=self._number, onerror=refuse)
         else:
-            top, found = self._path, os.walk(self._path, onerror=refuse)
-        for place, _, files, *_ in found:
+            top, folders = self._path, os.walk(self._path, onerror=refuse)
+        for place, _, files, *_ in folders:
             yield from (Path(place, name).relative_to(top).as_posix() for name in files)
 
 

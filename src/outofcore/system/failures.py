@@ -19,9 +19,9 @@ def raise_if_of_system(error: BaseException) -> None:
     """
     if isinstance(error, OSError) and error.errno not in (None, *OF_CONTENT):
         raise error
-    found = re.search(r"name = '([^']*)'.*\berrno = (\d+)", str(error))
-    if found and int(found[2]) not in (0, *OF_CONTENT):
-        raise OSError(int(found[2]), os.strerror(int(found[2])), found[1]) from error
+    match = re.search(r"name = '([^']*)'.*\berrno = (\d+)", str(error))
+    if match and int(match[2]) not in (0, *OF_CONTENT):
+        raise OSError(int(match[2]), os.strerror(int(match[2])), match[1]) from error
 
 
 class NamedFile(io.FileIO):

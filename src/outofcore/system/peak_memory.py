@@ -73,26 +73,26 @@ class MemoryWatch:
         # is done for a possible peak, and each time that processes are looked for, as sharing changes.
         if looks or plain - self._shared > self.peak_bytes:
             alone = len(resident) == 1
-            held = plain if alone else sum(_proportional(pid, rss) for pid, rss in resident.items())
-            self._shared = plain - held
-            self.peak_bytes = max(self.peak_bytes, held)
+            used = plain if alone else sum(_proportional(pid, rss) for pid, rss in resident.items())
+            self._shared = plain - used
+            self.peak_bytes = max(self.peak_bytes, used)
             if looks and not self._warned:
-                self._warn(held)
+                self._warn(used)
 
-    def _warn(self, held: int) -> None:
+    def _warn(self, used: int) -> None:
         left = usable_memory()
-        if left.value < _SPARE * (held + left.value):
+        if left.value < _SPARE * (used + left.value):
             self._warned = True
             _log.warning(
                 "%s are held, and only %s are %s; lower memory, workers or micro_batch in machine.yaml",
-                *(format_bytes(held), format_bytes(left.value), left.how),
+                *(format_bytes(used), format_bytes(left.value), left.how),
             )
 
 
 def _proportional(pid: int, rss: int) -> int:
     """Proportional set size of a process, or its resident set size if unavailable."""
     try:
-        found = _PROPORTIONAL.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+        match = _PROPORTIONAL.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
     except OSError:
         return rss
-    return int(found[1]) * 1024 if found else rss
+    return int(match[1]) * 1024 if match else rss
