@@ -81,7 +81,7 @@ from outofcore.space import filesystems
 from outofcore.store import bulk
 from outofcore.store.verify import verify
 here = descriptors.OPENS_FOLDERS, descriptors.most_open_files(), hasattr(descriptors.os, "pread")
-print(*here, bulk._functions() is None)
+print(*here, bulk._decoders() is None)
 if sys.argv[1] == "convert":
     filesystems._MOUNTS = pathlib.Path("no such file")  # which Linux has
     outofcore.convert("chess", "games.pgn", "here.zarr", store={"chunk_rows": 32, "shard_rows": 128})
