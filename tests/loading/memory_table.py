@@ -75,11 +75,12 @@ def reset(folder: Path, size: int, codec: str) -> dict[str, Any]:
 
 
 def _converted(folder: Path, domain: str, codec: str, **settings: Any) -> dict[str, Any]:
-    place = folder / f"{domain}_{codec}"
+    raw, place = folder / domain, folder / f"{domain}_{codec}"
+    if not raw.exists():  # the same for every codec
+        raw.mkdir()
+        get_domain(domain).sample(raw, np.random.default_rng(0))
     if not place.exists():
-        (folder / domain).mkdir(exist_ok=True)
-        get_domain(domain).sample(folder / domain, np.random.default_rng(0))
-        outofcore.convert(domain, folder / domain, place, store={"codec": codec})
+        outofcore.convert(domain, raw, place, store={"codec": codec})
     return {"store": place, "batch_size": 512, "tensors": outofcore.reading(place, **settings)}
 
 
