@@ -62,13 +62,13 @@ class Converted:
         )
 
 
-def convert(raw: Path, block: int = 1 << 20, one_in: int = 1, **settings: Any) -> Converted:
-    """Convert a file or folder; one game in ``one_in`` is audited."""
+def convert(raw: Path, block: int = 1 << 20, one_in: int = 1, most: int = 16_384, **settings: Any) -> Converted:
+    """Convert a file or folder, at most ``most`` games at a time; one game in ``one_in`` is audited."""
     section = GoSection.model_validate({"raw": str(raw), **settings})
     files = find_files(raw, "**/*", DOMAIN.suffixes, section="go")
     converter, whole = DOMAIN.converter(section, AuditRate(one_in, one_in)), Converted()
     parts: list[UnitResult] = []
-    for unit in units(files, section, block):
+    for unit in units(files, section, block, most):
         result = converter(unit)
         result = replace(result, found=result.found + len(unit.rejects), rejects=(*result.rejects, *unit.rejects))
         parts.append(result)

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.source import units
+from outofcore.domains.go.source import pieces_of, units
 from outofcore.raw.files import find_files
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import convert, text
@@ -100,12 +100,18 @@ PARTS = st.sampled_from(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(st.lists(PARTS, max_size=8).map(b"\n".join), st.integers(1, 60), st.sampled_from(["utf-8", "utf-16"]))
-def test_cuts_do_not_show_in_any_file(tmp_path: Path, data: bytes, block: int, encoding: str) -> None:
+@given(
+    st.lists(PARTS, max_size=8).map(b"\n".join),
+    st.integers(1, 60),
+    st.sampled_from([1, 2, 3, 100]),
+    st.sampled_from(["utf-8", "utf-16"]),
+)
+def test_cuts_do_not_show_in_any_file(tmp_path: Path, data: bytes, block: int, most: int, encoding: str) -> None:
     raw = tmp_path / "games.sgf"
     raw.write_bytes(data if encoding == "utf-8" else data.decode("latin-1").encode(encoding))
     whole = convert(raw, filters=FILTERS)
     assert convert(raw, block, filters=FILTERS).same(whole)
+    assert convert(raw, most=most, filters=FILTERS).same(whole)
     assert whole.differences == []
     assert whole.found == len(whole.keys) + len(whole.rejects)
     assert whole.raw_bytes == raw.stat().st_size
@@ -240,3 +246,10 @@ def test_games_before_damage_are_whole(tmp_path: Path, whole: int, last: bytes, 
     assert converted.sequences.get("length", np.zeros(0)).tolist() == [3] * whole
     assert converted.rows["move"].tolist() == [move for n in range(whole) for move in (19 * (n + 1), 20, 40)]
     assert (converted.audited, converted.differences) == (whole * closed, [])
+
+
+def test_a_unit_has_a_bounded_number_of_games_however_short(tmp_path: Path) -> None:
+    (tmp_path / "many.sgf").write_bytes(b"(;)" * 250)
+    files = find_files(tmp_path, "**/*", (".sgf",), section="go")
+    cut = units(files, GoSection.model_validate({"raw": str(tmp_path), "filters": FILTERS}), most=100)
+    assert [len(pieces_of(unit)[0].starts) for unit in cut] == [100, 100, 50]

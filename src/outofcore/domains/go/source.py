@@ -23,6 +23,8 @@ from outofcore.raw.unit import Reject, Unit, raw_size
 SUFFIXES = (".sgf",)
 LONGEST_GAME = 1 << 23
 """Bytes of the longest game; it bounds what is held in memory."""
+MOST_GAMES = 16_384
+"""Games of a unit: what is said of each takes memory too, however short it is."""
 
 
 class CutGames(NamedTuple):
@@ -36,13 +38,18 @@ class CutGames(NamedTuple):
     codecs: Mapping[int, str]  # the encodings of games whose brackets plain bytes do not show
 
 
-def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES) -> Iterator[Unit]:
-    """Cut the raw files, in order, into units of about ``block`` bytes at game boundaries; small files share one.
+def units(
+    files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES, most: int = MOST_GAMES
+) -> Iterator[Unit]:
+    """Cut the raw files, in order, into units of about ``block`` bytes and at most ``most`` games of a file.
+
+    Small files share a unit.
 
     The detail of each stretch is a :class:`~outofcore.domains.go.sgf.pieces.Piece` without its payload.
     """
     del section
-    return cut_by(partial(_pieces, block=block), files, SUFFIXES, block)
+    cutter = partial(_pieces, block=block, most=most)
+    return cut_by(cutter, files, SUFFIXES, block, joins=lambda unit: len(pieces_of(unit)[0].starts) < most)
 
 
 def divided(unit: Unit, section: GoSection) -> tuple[Unit, ...]:
@@ -81,7 +88,7 @@ def cut_games(unit: Unit) -> CutGames:
     return CutGames(starts + before, ends + before, endings, file, unit.origins(starts + before)[1], codecs)
 
 
-def _pieces(text: MemberText, block: int) -> Iterator[Unit]:
+def _pieces(text: MemberText, block: int, most: int) -> Iterator[Unit]:
     """Units of one stretch; a file without games is one without any, and a game that damage interrupts is in none."""
     end = text.offset
     damage: DamagedInput | None = None
@@ -102,8 +109,11 @@ def _pieces(text: MemberText, block: int) -> Iterator[Unit]:
         first_line = first_line or piece.name
         empty = empty and not len(piece.starts)
         if damage is None or len(piece.starts):
-            detail = replace(piece, payload=b"", name=first_line, path=path)
-            yield text.unit(piece.offset, piece.payload, whole=empty, detail=detail)
+            for first in range(0, max(len(piece.starts), 1), most):
+                some = piece.some(first, first + most) if len(piece.starts) > most else piece
+                offset = piece.offset + (raw_size(piece.payload[: piece.starts[first]], text.encoding) if first else 0)
+                detail = replace(some, payload=b"", name=first_line, path=path)
+                yield text.unit(offset, some.payload, whole=empty, detail=detail)
     if damage is not None:
         yield text.unit(end, b"", Reject(reason=damage.reason, offset=end, detail=str(damage)))
 
