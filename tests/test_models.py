@@ -197,8 +197,11 @@ def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -
 
 
 @pytest.mark.parametrize("tensors", [{"planes": 18}, {"planes": 119, "view": "mover", "elo": True}])
-def test_the_last_row_of_a_chess_game_is_what_to_play_now(project: Path, elsewhere: Path, tensors: dict) -> None:
-    """It equals the row of the same position in a game that continues."""
+def test_the_last_row_of_a_chess_game_is_what_to_play_now(
+    project: Path, elsewhere: Path, tensors: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It equals the row of the same position in a game that continues, wherever batches end."""
+    monkeypatch.setattr("outofcore.models.BATCH", 4)
     model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
     moves = ["e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "Ba4", "Nf6", "O-O", "Nxe4", "d4", "b5", "Bb3", "d5", "dxe5", "Be6"]
     for count in (1, 2, 9, 15):
@@ -298,13 +301,15 @@ def test_a_model_of_style_gives_a_vector_of_each_file(project: Path, elsewhere: 
         ("q", 2, nearest[1]),
     ]
     assert [row["similarity"] for row in found] == pytest.approx([cosine[name] for name in nearest], abs=1e-4)
+    for option, message in (({"best": 0}, r"best: .* greater than or equal to 1"), ({"tokens": 9}, "no such option")):
+        with pytest.raises(ParamsError, match=message):
+            model.match("asked", "known", **option)
 
 
 def test_a_model_without_vectors_matches_nothing(project: Path, elsewhere: Path) -> None:
     model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
-    Path("game.pgn").write_text(GAMES)
     with pytest.raises(ParamsError, match="gives no vectors"):
-        model.match("game.pgn", "game.pgn")
+        model.match("missing.pgn", "missing.pgn")  # before anything is read
 
 
 def test_a_text_is_continued_as_the_task_writes_it(project: Path, elsewhere: Path) -> None:

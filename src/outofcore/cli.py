@@ -355,7 +355,7 @@ def write_tokenizer(
 @app.command(short_help="Try a trained model on raw files.")
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/first, or of a model: models/chess.")],
-    raw: Annotated[Path, typer.Argument(help="Raw file or folder: games, a recording; for text a prompt.")],
+    raw: Annotated[Path, typer.Argument(help="Raw file or folder: games, a recording, a prompt; or a FEN.")],
     *,
     best: Annotated[
         int | None, typer.Option(help="Chess, Go: moves to list per position, or candidates per file; 5 by default.")
@@ -395,8 +395,7 @@ def predict(
         chosen = {"best": best, "tokens": tokens, "temperature": temperature, "seed": seed}
         options = {name: value for name, value in chosen.items() if value is not None}
         trained = load_model(model, device)
-        listed = {"best": best} if best else {}
-        predictions = trained.match(raw, candidates, **listed) if candidates else trained.predict(raw, **options)
+        predictions = trained.match(raw, candidates, **options) if candidates else trained.predict(raw, **options)
         FORMS["csv" if as_csv else "json" if as_json else "table"](_console(), predictions)
         lines = [summary(predictions.rejects, predictions.rejected)] if predictions.rejects else []
         for line in (*lines, *figure_lines(predictions.figures)):

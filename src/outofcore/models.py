@@ -165,10 +165,11 @@ class Model:
             raise ParamsError(
                 f"batch: expected the session that it is of, as in model(batch, session=...), one of {known}"
             )
-        there = {name: tensor.to(self.task.device) for name, tensor in batch.items()}
         if session is not None:
-            there["part"] = torch.full((len(next(iter(there.values()))),), self._parts.index(session))
-        return dict(self.domain.predict(self.task, there))
+            batch = {**batch, "part": torch.full((len(next(iter(batch.values()))),), self._parts.index(session))}
+        return dict(
+            self.domain.predict(self.task, {name: tensor.to(self.task.device) for name, tensor in batch.items()})
+        )
 
     def predict(self, raw: str | Path, **options: Any) -> Predictions:
         """Try the model on raw files, read as in training, without filters and splits.
@@ -195,16 +196,7 @@ class Model:
         ParamsError
             If there is no such option.
         """
-        known_options = self.domain.prediction_options()
-        try:
-            chosen = known_options.model_validate(options)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            known = ", ".join(known_options.model_fields) or "none"
-            message = f"{wrong['loc'][0]}: {wrong['msg'][:1].lower()}{wrong['msg'][1:]}, got {wrong['input']!r}"
-            if wrong["type"] == "extra_forbidden":
-                message = f"{wrong['loc'][0]}: no such option for {self.domain.name}; there are: {known}"
-            raise ParamsError(message) from error
+        chosen = self._options(options)
         if not isinstance(raw, str | Path):
             refuse("raw", "a file or a folder", raw)
         answer = self.domain.answer(self.task, Path(raw), self.section, chosen)
@@ -223,7 +215,7 @@ class Model:
             raise
         return Predictions(self._rows(store, chosen, figures), rejects, rejected, figures, folder)
 
-    def match(self, queries: str | Path, candidates: str | Path, best: int = 5) -> Predictions:
+    def match(self, queries: str | Path, candidates: str | Path, **options: Any) -> Predictions:
         """Compare the players of files with those of other files, by a model of ``go.train.task: style``.
 
         The vectors of :meth:`predict` are compared by their cosine, after the mean of the candidates is subtracted. The
@@ -233,8 +225,8 @@ class Model:
         ----------
         queries, candidates
             A file or a folder each, of which a file has the games of a player.
-        best
-            Candidates that are listed for each query; the nearest has place 1.
+        **options
+            ``best``, the number of candidates to list for each query (5); the nearest has place 1.
 
         Returns
         -------
@@ -244,20 +236,28 @@ class Model:
         Raises
         ------
         ParamsError
-            If the model gives no vectors.
+            If the model gives no vectors, or there is no such option.
         """
+        if not hasattr(self.task, "vectors"):
+            raise ParamsError("match: this model gives no vectors; train one with go.train.task: style")
+        best = self._options(options).best
         asked, known = self.predict(queries), self.predict(candidates)
-        (names, vectors), (others, centres) = _vectors(asked), _vectors(known)
-        mean = centres.mean(0)
-        similarity = functional.normalize(vectors - mean, dim=1) @ functional.normalize(centres - mean, dim=1).T
-        places = similarity.sort(dim=1, descending=True, stable=True).indices[:, :best]
-        rows = (
-            {"query": name, "place": place, "candidate": others[near], "similarity": float(similarity[query, near])}
-            for query, name in enumerate(names)
-            for place, near in enumerate(places[query].tolist(), 1)
-        )
+        rows = _nearest(_vectors(asked), _vectors(known), best)
         rejected = Counter(asked.rejected) + Counter(known.rejected)
         return Predictions(rows, [*asked.rejects, *known.rejects][:MOST_REJECTS], rejected)
+
+    def _options(self, options: Mapping[str, Any]) -> Any:
+        """Options of :meth:`predict`, checked; raises ParamsError."""
+        known_options = self.domain.prediction_options()
+        try:
+            return known_options.model_validate(options)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            known = ", ".join(known_options.model_fields) or "none"
+            message = f"{wrong['loc'][0]}: {wrong['msg'][:1].lower()}{wrong['msg'][1:]}, got {wrong['input']!r}"
+            if wrong["type"] == "extra_forbidden":
+                message = f"{wrong['loc'][0]}: no such option for {self.domain.name}; there are: {known}"
+            raise ParamsError(message) from error
 
     def _convert(self, section: Any, folder: Path) -> tuple[list[dict[str, str]], Counter[str]]:
         """Convert into a store of one split in a folder; returns the first rejected records, and all by reason."""
@@ -320,7 +320,7 @@ class Model:
 
 
 class Predictions(Iterator[Row]):
-    """Rows of :meth:`Model.predict`, one after the other.
+    """Rows of :meth:`Model.predict` or :meth:`Model.match`, one after the other.
 
     Attributes
     ----------
@@ -364,13 +364,20 @@ def summary(rejects: Sequence[Mapping[str, str]], rejected: Mapping[str, int]) -
 
 
 def _vectors(predictions: Predictions) -> tuple[list[str], Tensor]:
-    """Names and vectors of files; raises ParamsError if the model gives none."""
-    rows = []
-    for row in predictions:
-        if "vector" not in row:
-            raise ParamsError("match: this model gives no vectors; train one with go.train.task: style")
-        rows.append(row)
-    return [row["file"] for row in rows], torch.tensor([row["vector"] for row in rows])
+    """Names and vectors of files."""
+    files, vectors = zip(*((row["file"], torch.tensor(row["vector"])) for row in predictions), strict=True)
+    return list(files), torch.stack(vectors)
+
+
+def _nearest(queries: tuple[list[str], Tensor], candidates: tuple[list[str], Tensor], best: int) -> Iterator[Row]:
+    """The candidates with the highest cosine to each query, around the mean of the candidates."""
+    mean = candidates[1].mean(0)
+    asked, known = (functional.normalize(vectors - mean, dim=1) for _, vectors in (queries, candidates))
+    for query, vector in zip(queries[0], asked, strict=True):
+        ranked = (known @ vector).sort(descending=True, stable=True)
+        nearest = zip(ranked.indices[:best].tolist(), ranked.values[:best].tolist(), strict=True)
+        for place, (number, similarity) in enumerate(nearest, 1):
+            yield {"query": query, "place": place, "candidate": candidates[0][number], "similarity": similarity}
 
 
 def _rejected(table: Path) -> tuple[list[dict[str, str]], Counter[str]]:

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from outofcore.domains.domain import PREDICTED_SPLIT, Section
 from outofcore.domains.reading import Reading
-from outofcore.domains.task import Batch
+from outofcore.domains.task import Batch, Task
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
 Prediction = Mapping[str, npt.NDArray[Any]]
-Predict = Callable[[Batch], Mapping[str, Tensor]]
+Predict = Callable[[Any, Batch], Mapping[str, Tensor]]
+"""Of ``predict.py``: what a task expects of a batch."""
 
 
 class Options(Section):
@@ -28,11 +29,12 @@ class Options(Section):
 
 
 def predicted_positions(
+    task: Task,
+    predict: Predict,
     store: Store,
     part: str,
     predicted: Iterable[Mapping[str, Tensor]],
     reading: Reading,
-    predict: Predict,
     after: Callable[[int, Columns], Columns | None],
 ) -> Iterator[tuple[int, Columns, Prediction, bool]]:
     """Each position, and the one that the last move of a game leads to.
@@ -40,27 +42,32 @@ def predicted_positions(
     Its game (from 1), its row, what is predicted of it by name, and whether a move follows. ``after`` makes the row
     after the last rows of a game, two or more if it has them, None if the game is over.
     """
-    table, (starts, lengths) = store.rows(PREDICTED_SPLIT, part), store.extents(PREDICTED_SPLIT, part)
-    ends = starts + lengths
+    table, games = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)
+    starts, lengths = store.extents(PREDICTED_SPLIT, part)
+    ends, window = starts + lengths, _length(reading)
+    columns = {name: games[name].read() for name in getattr(reading, "columns", ())}
     first = 0
     for batch in predicted:
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}
         last = first + len(next(iter(arrays.values())))
-        stored = table.read(first, last)
-        for place, game in enumerate(np.searchsorted(starts, np.arange(first, last), "right").tolist()):
-            row, number = {name: column[place : place + 1] for name, column in stored.items()}, first + place
-            yield game, row, {name: array[place] for name, array in arrays.items()}, True
+        begin = max(0, first - window)
+        stored = table.read(begin, last)
+        for number, game in enumerate(np.searchsorted(starts, np.arange(first, last), "right").tolist(), first):
+            row = {name: column[number - begin :][:1] for name, column in stored.items()}
+            yield game, row, {name: array[number - first] for name, array in arrays.items()}, True
             if number + 1 < ends[game - 1]:
                 continue
-            earlier = table.read(max(int(starts[game - 1]), number - _length(reading)), number + 1)
+            span = slice(max(int(starts[game - 1]), number - window) - begin, number + 1 - begin)
+            earlier = {name: column[span] for name, column in stored.items()}
             if (reached := after(game, earlier)) is not None:
-                games = store.sequences(PREDICTED_SPLIT, part)
-                columns = {name: games[name].read(game - 1, game) for name in getattr(reading, "columns", ())}
-                yield game, reached, predict_one(reading, predict, {**reached, **columns}, earlier), False
+                own = {name: column[game - 1 : game] for name, column in columns.items()}
+                yield game, reached, predict_one(task, predict, reading, {**reached, **own}, earlier), False
         first = last
 
 
-def predict_one(reading: Reading, predict: Predict, row: Columns, earlier: Columns | None = None) -> Prediction:
+def predict_one(
+    task: Task, predict: Predict, reading: Reading, row: Columns, earlier: Columns | None = None
+) -> Prediction:
     """What is predicted of a row that is in no store, by name; ``earlier`` are those of the same game before it."""
     length = _length(reading)
     if length > 1:
@@ -73,7 +80,8 @@ def predict_one(reading: Reading, predict: Predict, row: Columns, earlier: Colum
             for name, column in row.items()
         }
     with torch.no_grad():
-        predicted = predict(reading(row, np.zeros(1, np.uint64)))
+        batch = reading(row, np.zeros(1, np.uint64))
+        predicted = predict(task, {name: tensor.to(task.device) for name, tensor in batch.items()})
     return {name: tensor[0].cpu().numpy() for name, tensor in predicted.items()}
 
 

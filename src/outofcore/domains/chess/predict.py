@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import chess
@@ -33,7 +32,6 @@ from outofcore.store.schema import Columns
 
 def predict(task: ChessTask, batch: Batch) -> dict[str, Tensor]:
     """Probabilities of moves (batch, classes) as ``target``, and expected results (batch,) as ``value``."""
-    batch = {name: tensor.to(task.device) for name, tensor in batch.items()}
     logits, value = task.predict(batch)
     return {"target": logits.softmax(1), "value": value}
 
@@ -64,7 +62,7 @@ def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) 
     if row is None:
         raise RawInputError(f"{raw}: expected a position with a legal move, got {board.result()}")
     elo = {name: np.zeros(1, np.int16) for name in reading.columns}
-    prediction = predict_one(reading, partial(predict, task), {**row, **elo})
+    prediction = predict_one(task, predict, reading, {**row, **elo})
     return iter([_row(task, row, board, prediction, options)])
 
 
@@ -91,7 +89,7 @@ def rows(
         board.push(move)
         return _with_board({**row, "ply": row["ply"] + 1}, board)
 
-    positions = predicted_positions(store, part, predicted, reading, partial(predict, task), after)
+    positions = predicted_positions(task, predict, store, part, predicted, reading, after)
     for game, row, prediction, follows in positions:
         board = board_of(row, chess960=variants[game - 1] == CHESS960)
         yield {"game": game, **_row(task, row, board, prediction, options, played=follows)}

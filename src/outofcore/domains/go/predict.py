@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 
 import numpy as np
 import torch
@@ -25,7 +24,6 @@ from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
-from outofcore.store.schema import Columns
 
 
 def predict(task: PolicyTask | StyleTask, batch: Batch) -> dict[str, Tensor]:
@@ -36,7 +34,6 @@ def predict(task: PolicyTask | StyleTask, batch: Batch) -> dict[str, Tensor]:
     """
     if isinstance(task, StyleTask):
         return {"vector": task.vectors(batch)}
-    batch = {name: tensor.to(task.device) for name, tensor in batch.items()}
     planes, points = batch["planes"], torch.arange(task.frame**2 + 1, device=task.device)
     size = batch["on_board"][:, 0].sum(1).long() if "on_board" in batch else torch.tensor([task.frame] * len(planes))
     source, target = (
@@ -73,14 +70,11 @@ def rows(
     position that it ends with, in which no move was played, unless both have passed.
     """
     if isinstance(task, StyleTask):
-        yield from _players(store, part, predicted)
+        yield from _players(task, store, part, predicted)
         return
-
-    def after(game: int, rows: Columns) -> Columns | None:
-        del game
-        return next_position(rows)
-
-    positions = predicted_positions(store, part, predicted, reading, partial(predict, task), after)
+    positions = predicted_positions(
+        task, predict, store, part, predicted, reading, lambda _, earlier: next_position(earlier)
+    )
     for game, row, prediction, follows in positions:
         points, shares = points_of(row), prediction["move"]
         frame, size = frame_of(row["stones"].shape[-1]), len(points)
@@ -103,23 +97,24 @@ def rows(
         }
 
 
-def _players(store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]]) -> Iterator[Row]:
+def _players(task: StyleTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]]) -> Iterator[Row]:
     """The player of each file, and the mean vector of that player's moves; of all moves where nobody is known."""
     table, games = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)
     starts, labels = games["start"].read(), games["player_of_file"].read()
     owners = file_owners(store, PREDICTED_SPLIT)
-    names = sorted(set(owners.values()))
-    owner = np.array([names.index(owners[label]) if label in owners else -1 for label in labels])
-    own_side = (read_games(store, PREDICTED_SPLIT, tuple(names)).sides == owner[:, None]) | (owner < 0)[:, None]
+    names = tuple(set(owners.values()))
+    numbers = {name: number for number, name in enumerate(names)}
     files, file_of = np.unique(np.asarray(labels, str), return_inverse=True)
-    sums, moves, first = np.zeros((len(files), 1)), np.zeros(len(files), np.int64), 0
+    owner = np.array([numbers[owners[file]] if file in owners else -1 for file in files.tolist()])[file_of, None]
+    own_side = (read_games(store, PREDICTED_SPLIT, names).sides == owner) | (owner < 0)
+    sums, moves = np.zeros((len(files), task.network.where.embedding_dim)), np.zeros(len(files), np.int64)
+    first = 0
     for batch in predicted:
         vectors = batch["vector"].numpy()
         last = first + len(vectors)
         game = np.searchsorted(starts, np.arange(first, last), "right") - 1
         own = own_side[game, table["state"].read(first, last)[:, TO_PLAY]]
         own &= vectors.any(axis=1)  # beyond the moves that the model knows
-        sums = np.broadcast_to(sums, (len(files), vectors.shape[1])).copy() if first == 0 else sums
         np.add.at(sums, file_of[game[own]], vectors[own])
         moves += np.bincount(file_of[game[own]], minlength=len(files))
         first = last

@@ -83,16 +83,17 @@ def _expected(stones: Bytes, frame: int, size: int) -> Iterator[list[list[Any]]]
 
 def next_position(rows: Columns) -> Columns | None:
     """The row of the position that the last row's move leads to, with a pass as its move; None after two passes."""
-    row = {name: column[-1].copy() for name, column in rows.items()}
-    stones, state, frame = row["stones"], row["state"], frame_of(row["stones"].shape[-1])
-    size, pass_ = int(state[SIZE]), frame * frame
+    row = {name: column[-1:].copy() for name, column in rows.items()}
+    stones, state, move = row["stones"], row["state"][0], int(row["move"][0])
+    frame, size = frame_of(stones.shape[-1]), int(state[SIZE])
+    pass_ = frame * frame
     if (rows["move"][-2:] == pass_).sum() == 2:
         return None
     board = boards.Board(size)
-    board.board = next(_expected(stones[None], frame, size))
+    board.board = next(_expected(stones, frame, size))
     state[KO] = -1
-    if row["move"] != pass_:
-        line, column = divmod(int(row["move"]), frame)
+    if move != pass_:
+        line, column = divmod(move, frame)
         try:
             ko = board.play(size - 1 - line, column, "bw"[state[TO_PLAY]])
         except ValueError:  # a stone on a stone, which the settings may let pass
@@ -101,13 +102,11 @@ def next_position(rows: Columns) -> Columns | None:
     bits = np.zeros((2, frame, frame), np.uint8)
     for colour, point in board.list_occupied_points():
         bits["bw".index(colour), size - 1 - point[0], point[1]] = 1
-    row["stones"] = np.packbits(bits.reshape(2, -1), axis=-1)
-    state[TO_PLAY], state[MOVE_NUMBER], row["move"] = (
-        1 - state[TO_PLAY],
-        state[MOVE_NUMBER] + 1,
-        rows["move"].dtype.type(pass_),
-    )
-    return {name: np.asarray(value)[None] for name, value in row.items()}
+    stones[0] = np.packbits(bits.reshape(2, -1), axis=-1)
+    state[TO_PLAY] = 1 - state[TO_PLAY]
+    state[MOVE_NUMBER] += 1
+    row["move"][0] = pass_
+    return row
 
 
 def read_events(game: bytes, size: int) -> list[Event] | None:

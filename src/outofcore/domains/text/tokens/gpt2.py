@@ -35,13 +35,14 @@ def gpt2_content(folder: Path, special: Sequence[str], setting: str) -> str:
         tokenizer = byte_level(models.BPE.from_file(*map(str, files)))
         config = folder / "tokenizer_config.json"
         own = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        kind = str(own.get("tokenizer_class") or "GPT2Tokenizer")
     except Exception as error:
         raise ParamsError(
             f"{setting}: expected GPT-2's {files[0].name} and {files[1].name} in {folder}, {error}"
         ) from error
-    if not (name := own.get("tokenizer_class") or "GPT2Tokenizer").startswith("GPT2"):
+    if not kind.startswith("GPT2"):
         raise ParamsError(
-            f"{setting}: expected GPT-2's files in {folder}, its tokenizer_config.json says {name}; save its "
+            f"{setting}: expected GPT-2's files in {folder}, its tokenizer_config.json says {kind}; save its "
             "tokenizer.json there"
         )
     tokenizer.add_special_tokens([token for token in special if tokenizer.token_to_id(token) is not None])
