@@ -293,13 +293,17 @@ def test_tables_of_very_many_chunks_are_refused_before_they_are_built(tmp_path: 
         tracemalloc.stop()
 
 
-class WholeFiles(SimpleHTTPRequestHandler):
-    """Whole files, as any web server sends them; it lists no folder."""
-
-    def log_message(self, *words: object) -> None: ...
-
-
 def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whole files, as any web server sends them; it is asked for a list once, not again and again."""
+    asked: list[str] = []
+
+    class WholeFiles(SimpleHTTPRequestHandler):
+        def do_PROPFIND(self) -> None:
+            asked.append(self.path)
+            self.send_error(501)
+
+        def log_message(self, *words: object) -> None: ...
+
     write(tmp_path / "a.zarr", "blosc")
     with served(partial(WholeFiles, directory=tmp_path)) as server:
         address = f"{server}/a.zarr"
@@ -307,6 +311,7 @@ def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptu
             batches = loader(address, fields=("time",), **SMALL)
             assert sorted(int(time) for batch in batches for time in batch["time"]) == TIMES.tolist()
         assert "missing: unknown, as its storage lists nothing" in caplog.text
+        assert asked == ["/a.zarr/time"]
         samples = ZarrDataset(address, fields=("time",))
         assert samples[:]["time"].tolist() == TIMES.tolist()
         assert pickle.loads(pickle.dumps(samples))[[3, 1]]["time"].tolist() == TIMES[[3, 1]].tolist()

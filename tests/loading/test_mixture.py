@@ -66,6 +66,7 @@ def sizes() -> list[int]:
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=20))
 def test_a_schedule_keeps_every_source_within_one_of_its_share(weights: list[int]) -> None:
+    """Within 1 - 1 / (2n - 2) of it for n sources: by Tijdeman, the least bound that holds for all weights."""
     names = {str(number): 1 for number in range(len(weights))}
     sources = weigh(dict(zip(names, weights, strict=True)), names)
     whole, ideal = [source.weight for source in sources], [Fraction(PLACES * each, sum(weights)) for each in weights]
@@ -75,7 +76,7 @@ def test_a_schedule_keeps_every_source_within_one_of_its_share(weights: list[int
     assert np.bincount(labels, minlength=len(whole)).tolist() == whole
     for number, weight in enumerate(whole):
         ahead = np.cumsum(labels == number) * PLACES - np.arange(1, PLACES + 1) * weight
-        assert np.abs(ahead).max() < PLACES
+        assert np.abs(ahead).max() * (2 * len(whole) - 2) <= PLACES * (2 * len(whole) - 3)
 
 
 def schedule(weights: list[int]) -> np.ndarray[Any, Any]:
