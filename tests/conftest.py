@@ -14,9 +14,9 @@ hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 # What a shell starts in the background ignores Ctrl-C, and so do its children: the tests of Ctrl-C need it back.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Machine code is keyed by its sources: copies of the project, in other processes, need not compile the same again.
 # Tests run side by side: a thread that waits must not keep a core busy.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Machine code is keyed by its sources: copies of the project, in other processes, need not compile the same again.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "numba"))
 REAL_FSYNC = os.fsync
 

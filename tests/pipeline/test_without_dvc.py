@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
 
 PAGE = (ROOT / "docs/without-dvc.md").read_text("utf-8")
 STAGES = """
-import contextlib, runpy, sys
+import runpy, sys
 class Blocked:
     def find_spec(self, name, *_):
         if name.split(".")[0] in ("dvc", "dvc_data", "dvc_objects", "dvclive"):

@@ -1,3 +1,5 @@
+"""Keys of records, against hashlib."""
+
 from __future__ import annotations
 
 import hashlib

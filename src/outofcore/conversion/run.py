@@ -1,4 +1,4 @@
-"""A conversion from beginning to end: resume, units in parallel, results in order, checkpoints, seal."""
+"""A conversion from beginning to end: resume, units in parallel, results in order, progress, checkpoints, seal."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class UnitConverter:
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert a unit."""
         result = self._converted(unit)
-        differences = tuple(each for audit in result.audits if (each := difference(audit)))
+        differences = tuple(filter(None, map(difference, result.audits)))
         return replace(
             result,
             found=result.found + len(unit.rejects),

@@ -73,11 +73,11 @@ class SampleBytes:
 
 def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> tuple[int, int]:
     """Bytes of tensors that are neither in recycled memory nor in these arrays, and what a thread keeps of them."""
-    given = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in arrays]
+    spans = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in arrays]
     loose = [
         tensor
         for tensor in tensors
-        if not recycled(tensor.data_ptr()) and not any(start <= tensor.data_ptr() < stop for start, stop in given)
+        if not recycled(tensor.data_ptr()) and not any(start <= tensor.data_ptr() < stop for start, stop in spans)
     ]
     times = [RETAINED if tensor.untyped_storage().resizable() else _RETAINED_BY_NUMPY for tensor in loose]
     sizes = [tensor.nbytes for tensor in loose]
@@ -100,11 +100,11 @@ def joined_slabs(
 
 
 class AllocatedBytes(TorchFunctionMode):
-    """Measures the most bytes that a function allocates at once with torch and NumPy; ``given`` are its arguments."""
+    """Measures the most bytes that a function allocates at once with torch and NumPy; ``arguments`` are its own."""
 
-    def __init__(self, given: Iterable[torch.Tensor]) -> None:
+    def __init__(self, arguments: Iterable[torch.Tensor]) -> None:
         super().__init__()
-        self._given = {tensor.untyped_storage().data_ptr() for tensor in given}
+        self._arguments = {tensor.untyped_storage().data_ptr() for tensor in arguments}
         self._tensors: list[weakref.ref[torch.Tensor]] = []
         self._most = 0
         self._traces = not tracemalloc.is_tracing()  # else somebody else's peak would be lost
@@ -119,7 +119,7 @@ class AllocatedBytes(TorchFunctionMode):
                 self._tensors.append(weakref.ref(tensor))
         alive = [tensor for reference in self._tensors if (tensor := reference()) is not None]
         storages = {storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in alive)}
-        self._most = max(self._most, sum(size for place, size in storages.items() if place not in self._given))
+        self._most = max(self._most, sum(size for place, size in storages.items() if place not in self._arguments))
         return result
 
     def __enter__(self) -> Self:

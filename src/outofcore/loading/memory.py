@@ -273,7 +273,7 @@ def measure(
 def read_together(needs: Sequence[MemoryEstimate]) -> list[MemoryEstimate]:
     """Estimates for splits that are read together: threads, decoded chunks and batches in flight are counted once.
 
-    The same threads serve all splits, and estimate batch is of one.
+    The same threads serve all splits, and each batch is of one.
     """
     decoding = max(range(len(needs)), key=lambda number: needs[number].encoded)
     widest = max(range(len(needs)), key=lambda number: needs[number].flight(1, 1, returns=True))

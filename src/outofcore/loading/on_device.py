@@ -40,7 +40,7 @@ class OnDevice(Residency):
     @staticmethod
     def ledger(needs: MemoryEstimate) -> Ledger:
         """Decoded chunks on their way to the device; all, if the processor is the device."""
-        staged = needs.threads * staged_chunks(needs.chunk) if needs.decoding else 0
+        staged = needs.threads * _staged_chunks(needs.chunk) if needs.decoding else 0
         own = needs.accelerator is None or needs.accelerator.type == "cpu"
         rows = {"all rows": _split_bytes(needs)} if own else {}
         return rows | {"rows on their way to the device": staged * needs.chunk}
@@ -67,8 +67,8 @@ class OnDevice(Residency):
             )
 
     def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
-        slab = len(first) if self.on_device else max(1, GATHERED_ROWS // self.length)
-        for start in range(0, len(first), slab or 1):
+        slab = max(1, len(first) if self.on_device else GATHERED_ROWS // self.length)
+        for start in range(0, len(first), slab):
             self._gather(first[start : start + slab], buffer, at + start)
 
     def _gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
@@ -101,7 +101,7 @@ class OnDevice(Residency):
 
     def _piece(self, count: int) -> int:
         del count
-        return staged_chunks(self._chunk_bytes)
+        return _staged_chunks(self._chunk_bytes)
 
     def _load(self, chunks: Ints) -> int:
         """Decode chunks, and copy them to the device."""
@@ -138,6 +138,6 @@ def _of_torch(dtype: np.dtype[Any]) -> torch.dtype:
     return torch.from_numpy(np.empty(0, dtype)).dtype
 
 
-def staged_chunks(chunk_bytes: int) -> int:
+def _staged_chunks(chunk_bytes: int) -> int:
     """Chunks that a thread decodes, and then copies to a device together."""
     return max(1, STAGED_BYTES // max(chunk_bytes, 1))

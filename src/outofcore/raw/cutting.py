@@ -196,7 +196,7 @@ def _joined(parts: Sequence[Unit]) -> Unit:
     rejects: list[Reject] = []
     start = 0
     for part in parts:
-        rejects += [replace(each, file=each.file + len(stretches)) for each in part.rejects]
+        rejects += [replace(reject, file=reject.file + len(stretches)) for reject in part.rejects]
         stretches += [replace(each, start=each.start + start, stop=each.stop + start) for each in part.stretches]
         start += len(part.payload)
     return replace(

@@ -123,9 +123,9 @@ class Unit:
 
     def origins(self, starts: Ints) -> tuple[Ints, Ints]:
         """File, an index into :attr:`places`, and byte offset there of ascending places in the payload, (n,) each."""
-        ends = np.array([each.stop for each in self.stretches])
+        ends = np.array([stretch.stop for stretch in self.stretches])
         file = np.minimum(np.searchsorted(ends, starts, "right"), len(ends) - 1)
-        offsets = starts + np.array([each.offset - each.start for each in self.stretches])[file]
+        offsets = starts + np.array([stretch.offset - stretch.start for stretch in self.stretches])[file]
         for number, stretch in enumerate(self.stretches):
             if stretch.encoding:
                 here = file == number

@@ -24,14 +24,13 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.extending import intrinsic
 
-from outofcore.ndarrays import Bytes
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, ChunkCodec
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.schema import Field
 from outofcore.system.compilation import njit
 
-Words = npt.NDArray[np.int64]
 Named = tuple[str | None, str]
 
 CRC_32C: Named = (google_crc32c.value.__module__, "crc32c_value")  # of the extension; the pure Python variant has none
@@ -42,7 +41,7 @@ _KEPT = threading.local()
 _LEVEL = 100  # ZSTD_c_compressionLevel
 
 
-def _addresses(*named: Named) -> Words | None:
+def _addresses(*named: Named) -> Ints | None:
     """Addresses of C functions, each of an extension module or, for None, of the process; None if one is missing."""
     try:
         functions = [
@@ -96,7 +95,7 @@ def encode_chunks(
 
 
 @cache
-def _encoders() -> Words | None:
+def _encoders() -> Ints | None:
     names = ("ZSTD_createCCtx", "ZSTD_CCtx_setParameter", "ZSTD_compress2", "ZSTD_freeCCtx")
     return _addresses(CRC_32C, *(("numcodecs.zstd", name) for name in names))
 
@@ -108,7 +107,7 @@ def _encode(functions: Any, jobs: Any, out: Any, lengths: Any) -> None:
         source, size, level = jobs[number, 0], jobs[number, 1], jobs[number, 2]
         most, start = jobs[number, 3], jobs[number, 4]
         target = np.int64(out.ctypes.data) + start
-        context = _call(create, ())
+        context = _call(create, ())  # one that is used again could remember what it compressed before
         if context == 0:
             continue
         _call(set_parameter, (context, np.int64(_LEVEL), level))
@@ -136,7 +135,7 @@ def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> by
 
 
 @njit(nogil=True, cache=True)
-def _decode(functions: Words, context: int, jobs: Words, scratch: Bytes, done: npt.NDArray[np.bool_]) -> None:
+def _decode(functions: Ints, context: int, jobs: Ints, scratch: Bytes, done: npt.NDArray[np.bool_]) -> None:
     pread, memmove, crc32c, zstd, blosc = functions[0], functions[1], functions[2], functions[3], functions[4]
     buffer = np.int64(scratch.ctypes.data)
     header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
@@ -175,7 +174,7 @@ def _decode(functions: Words, context: int, jobs: Words, scratch: Bytes, done: n
 
 @njit(nogil=True, cache=True)
 def _check(
-    functions: Words, places: npt.NDArray[np.uint64], lengths: Words, sealed: Words, sound: npt.NDArray[np.bool_]
+    functions: Ints, places: npt.NDArray[np.uint64], lengths: Ints, sealed: Ints, sound: npt.NDArray[np.bool_]
 ) -> None:
     stored = np.empty(1, np.uint32)
     for number in range(len(places)):
@@ -185,7 +184,7 @@ def _check(
             sound[number] = stored[0] == sealed[number] == _call(functions[2], (place, body)) & 0xFFFFFFFF
 
 
-def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt.NDArray[np.bool_]:
+def intact(places: npt.NDArray[np.uint64], lengths: Ints, sealed: Ints) -> npt.NDArray[np.bool_]:
     """Whether chunks in memory have the sealed checksums; False where they cannot be computed."""
     functions, sound = _decoders(), np.zeros(len(places), np.bool_)
     if functions is not None:
@@ -194,7 +193,7 @@ def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt
 
 
 @cache
-def _decoders() -> Words | None:
+def _decoders() -> Ints | None:
     return _addresses(
         (None, "pread"),
         (None, "memmove"),
@@ -219,7 +218,7 @@ class _Context:
         self._free(self.address)
 
 
-def read_chunks(arrays: Sequence[Array], chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
+def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDArray[Any]], slots: Ints) -> int:
     """Decode chunks of several fields, which have the same chunks and shards; returns the bytes read.
 
     Each goes into its slot of one buffer (slots, chunk_rows, ...) per field. Raises DamagedStore if a bit has changed.
@@ -264,12 +263,12 @@ def read_chunks(arrays: Sequence[Array], chunks: Words, buffers: Sequence[npt.ND
 
 
 def _run(
-    functions: Words,
+    functions: Ints,
     arrays: Sequence[SealedArray],
-    jobs: Words,
-    chunks: Words,
+    jobs: Ints,
+    chunks: Ints,
     buffers: Sequence[npt.NDArray[Any]],
-    slots: Words,
+    slots: Ints,
 ) -> int:
     context = getattr(_KEPT, "context", None)
     if context is None:

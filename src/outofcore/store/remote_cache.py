@@ -118,7 +118,7 @@ class CachedFiles(RemoteFiles):
         return readers
 
     def drop(self, name: str, offset: int, length: int) -> bool:
-        """The same; a copy that another thread has dropped since it was read counts, too."""
+        """Forget the pieces of a range; True of a shard, as another thread may have dropped what this one has read."""
         if name in self._first:
             first, stop = self._span(name, offset, length)
             with self._ending():

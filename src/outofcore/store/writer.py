@@ -1,4 +1,4 @@
-"""Write a store: tables grow in a work folder; the seal comes last, then one rename."""
+"""Write a store: tables grow in a work folder; the seal comes last, then one rename. Or only measure what it takes."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class CountedShard(ShardFile):
 
 
 class MeasuredStore(StoreWriter):
-    """Takes the data of a store and reports its size; arguments as for :class:`outofcore.store.writer.StoreWriter`.
+    """Takes the data of a store and reports its size; arguments as for :class:`StoreWriter`.
 
     Its sequences can be read like those of a store.
     """
@@ -231,7 +231,7 @@ class MeasuredStore(StoreWriter):
         """The sequences of a split by column; none without sequences."""
         pieces = self._held[part, split]
         columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in (pieces[0] if pieces else ())}
-        return {name: ArrayInMemory(Path(), f"{split}/sequences/{name}", each) for name, each in columns.items()}
+        return {name: ArrayInMemory(Path(), f"{split}/sequences/{name}", values) for name, values in columns.items()}
 
     def extents(self, split: str, part: str = "") -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence."""
