@@ -413,6 +413,15 @@ def test_a_project_of_an_earlier_version_is_renewed_by_the_commands_that_are_sho
     assert files(tmp_path) == {**now, "params.yaml": params.read_bytes()}
 
 
+@pytest.mark.parametrize(("text", "kept"), [("dvc==0.0.1\n", False), ("# Ours.\nnumpy<3\n", True)])
+def test_constraints_that_somebody_changed_are_kept(text: str, kept: bool, tmp_path: Path) -> None:
+    create(tmp_path, ["chess"])
+    now = files(tmp_path)
+    (tmp_path / "constraints.txt").write_text(text)
+    create(tmp_path, ["chess"])
+    assert files(tmp_path) == {**now, "constraints.txt": text.encode() if kept else now["constraints.txt"]}
+
+
 def test_a_domain_of_another_package_has_its_defaults(tmp_path: Path) -> None:
     assert "lines" in DOMAINS
     create(tmp_path, ["lines", "chess"])

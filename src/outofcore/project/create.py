@@ -127,7 +127,9 @@ def _added(folder: Path, path: str, text: str) -> Plan:
     if path in IGNORED and lacks:
         entry = ProjectFile(path, "changed", f"{len(lacks)} lines added at its end")
         return [(entry, "\n".join((before.rstrip("\n"), *lacks, "")))]
-    if path == written.CONSTRAINTS or (path == written.REQUIREMENTS and written.is_requirements(before)):
+    if (path == written.CONSTRAINTS and written.is_constraints(before)) or (
+        path == written.REQUIREMENTS and written.is_requirements(before)
+    ):
         return _put(folder, path, text)
     if path in (*IGNORED, written.REQUIREMENTS):
         return [(ProjectFile(path, "kept", f"lacks {', '.join(lacks)}"), None)] if lacks else []

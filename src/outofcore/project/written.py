@@ -168,6 +168,11 @@ def is_requirements(text: str) -> bool:
     return re.fullmatch(r"outofcore(\[[\w,]+\])?( @ \S+ # )?==\S+\n([\w.-]+==\S+\n)*(-c \S+\n)?", text) is not None
 
 
+def is_constraints(text: str) -> bool:
+    """Whether constraints are exact versions and nothing else, as those of some version are."""
+    return re.fullmatch(r"([\w.-]+==\S+\n)*", text) is not None
+
+
 def dvc_files(*, git: bool) -> dict[str, str]:
     """The files of ``.dvc``."""
     return {

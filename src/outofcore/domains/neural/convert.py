@@ -39,7 +39,8 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
         keys = np.empty((0, KEY_BYTES), np.uint8)
         return UnitResult(found=len(surveyed), rows={}, sequences={}, keys=keys, rejects=surveyed, counts=counts)
     span: UnitBins = unit.detail["bins"]
-    aligned: Slice = read if isinstance(read := unit.detail["slice"], Slice) else read()
+    read = unit.detail["slice"]
+    aligned: Slice = read if isinstance(read, Slice) else read()
     if aligned.unfit is not None:
         dtype = section.source.response_dtype
         remedy = "set it to float32, or uint16 for counts" if dtype != "float32" else "correct it in the file"
