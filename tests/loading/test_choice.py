@@ -174,6 +174,12 @@ def test_only_a_loader_reserves_memory_of_a_device() -> None:
     assert chosen("auto", PLENTY, DEVICE, "cuda").kind == "ram"
 
 
+def test_splits_that_are_read_together_share_the_memory_of_a_device() -> None:
+    """Which holds 100 chunks, as the first two do, and not one more."""
+    parts = [replace(NEEDS, chunks=chunks, device=True) for chunks in (60, 40, 1)]
+    assert [plan.kind for plan in choose("auto", parts, 3 * PLENTY, torch.device("cuda"))] == ["device"] * 2 + ["ram"]
+
+
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
     parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
     budget = sum(each.streamed for each in parts) + 60 * CHUNK

@@ -90,6 +90,7 @@ class MemoryEstimate:
     map_returned: int = 0  # the same if large blocks are returned to the system
     ahead: int = 0  # bytes for batches in flight beyond the fewest, before rows are kept for another epoch
     accelerator: torch.device | None = None  # that batches go to
+    accelerator_room: int = 0  # bytes of it that rows may take
 
     @property
     def ledger(self) -> Ledger:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.device import DeviceStream, available
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
@@ -31,7 +31,7 @@ class OnDevice(Residency):
 
     @classmethod
     def suits(cls, needs: MemoryEstimate, budget: int) -> str:
-        room = available(needs.accelerator) if needs.device else 0
+        room = needs.accelerator_room if needs.device else 0
         if not 0 < _split_bytes(needs) <= room or needs.least(sum(cls.ledger(needs).values())) > budget:
             return ""
         size = f"{format_bytes(needs.decoded)} decoded"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.device import DeviceStream, Reservation, reserve
+from outofcore.loading.device import DeviceStream, Reservation, available, reserve
 from outofcore.loading.gather import BatchBuffer, gather
 from outofcore.loading.memory import InFlight, Ledger, MemoryEstimate, piece_chunks, prove
 from outofcore.loading.split import Split
@@ -173,7 +173,8 @@ def choose(
     kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
 ) -> list[ResidencyPlan]:
     """Choose residencies for splits that are read together, or check the user's choice."""
-    needs = [replace(estimate, accelerator=device) for estimate in needs]
+    room = available(device)
+    needs = [replace(estimate, accelerator=device, accelerator_room=room) for estimate in needs]
     if len(needs) == 1:
         return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].group_batches)), budget)]
     residency = residency_named("streamed" if kind == "auto" else kind)
@@ -182,7 +183,11 @@ def choose(
     whole = kind == "ram" or any(estimate.access == "anywhere" for estimate in needs)
     groups = 0 if whole else max(estimate.groups(1) for estimate in needs)
     shares = divide(max(budget - groups, sum(least)), needs, least)
-    return [_choose(kind, estimate, share) for estimate, share in zip(needs, shares, strict=True)]
+    plans: list[ResidencyPlan] = []
+    for estimate, share in zip(needs, shares, strict=True):
+        left = room - sum(plan.device_bytes for plan in plans)
+        plans.append(_choose(kind, replace(estimate, accelerator_room=left), share))
+    return plans
 
 
 def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> ResidencyPlan:
