@@ -173,6 +173,16 @@ def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
     np.testing.assert_allclose(bfloat16_values(half), stim[np.r_[0:20, 21:600]], rtol=2**-8)
 
 
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 256), ("float32", 1e39)])
+def test_a_file_of_refused_responses_can_be_corrected_at_once(frames, write_h5, dtype, value):
+    path = write_h5(frames | {"robs": np.where(np.arange(600) == 5, value, 1.0)[:, None]})
+    with pytest.raises(RawInputError, match="cannot hold") as refused:
+        convert(path, names=NAMES, response_dtype=dtype)
+    with h5py.File(path, "w") as file:  # while the traceback of the refusal is still there, as in a notebook
+        assert not file.keys()
+    assert refused.value.__traceback__ is not None
+
+
 @pytest.mark.parametrize(
     ("dtype", "value"), [("uint8", 256), ("uint8", 0.5), ("uint8", -1), ("uint16", 65_536), ("float32", 1e39)]
 )

@@ -23,6 +23,7 @@ from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SERIES
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.streams import Streams, Track, open_session
 from outofcore.domains.neural.transforms import apply, bins_before
+from outofcore.errors import RawInputError
 from outofcore.ndarrays import Bytes, Ints
 
 REASONS = (
@@ -57,7 +58,6 @@ class Slice:
     covariates: Mapping[str, npt.NDArray[np.float32]]  # (bins, columns) each, by name
     reason: Bytes  # (bins,) index into REASONS: why there is no frame
     silent: Bytes  # (bins,) index into REASONS: why no response counts in a bin that has a frame
-    unfit: float | None = None  # the first response that counts and that source.response_dtype cannot hold
 
 
 class BinReader:
@@ -92,7 +92,10 @@ class BinReader:
         return [{name: ranges[number] for name, ranges in entries.items()} for number in range(len(starts))]
 
     def read(self, start: int, stop: int, ranges: Ranges) -> Slice:
-        """Bins ``start`` to ``stop``; ``ranges`` comes from :meth:`locate`."""
+        """Bins ``start`` to ``stop``; ``ranges`` comes from :meth:`locate`.
+
+        Raises RawInputError for a response that counts and that ``source.response_dtype`` cannot hold.
+        """
         with self._closed_on_failure():
             return self._read(start, stop, ranges)
 
@@ -111,7 +114,7 @@ class BinReader:
         stim = self._frames(start, stop, ranges, reason)
         # A window needs the frames of all its bins but only the responses of the last.
         silent = np.zeros_like(reason)
-        robs, dfs, unfit = self._responses(start, stop, ranges, silent)
+        robs, dfs = self._responses(start, stop, ranges, silent)
         covariates = {
             role.field: self._covariate(self._streams.tracks[role.stream], start, stop, ranges, silent)
             for role in COVARIATES
@@ -124,7 +127,7 @@ class BinReader:
         dfs &= (usable & (silent == 0))[:, None]
         if not dfs.all():
             robs = np.where(dfs, robs, robs.dtype.type(0))
-        return Slice(start, stim, robs, dfs.view(np.uint8), covariates, reason, silent, unfit)
+        return Slice(start, stim, robs, dfs.view(np.uint8), covariates, reason, silent)
 
     def pictures(self) -> Iterator[tuple[int, Ints]]:
         """Number of the picture in each bin, -1 where there is none, in blocks from their first bin on."""
@@ -183,9 +186,7 @@ class BinReader:
         place, present = latest(times, clock.centres(start, stop), self._survey.longest[name])
         return (first[place] if len(first) else place), present
 
-    def _responses(
-        self, start: int, stop: int, ranges: Ranges, silent: Bytes
-    ) -> tuple[npt.NDArray[Any], Mask, float | None]:
+    def _responses(self, start: int, stop: int, ranges: Ranges, silent: Bytes) -> tuple[npt.NDArray[Any], Mask]:
         streams, survey = self._streams, self._survey
         if streams.spikes is not None:
             assert survey.clock is not None
@@ -195,13 +196,19 @@ class BinReader:
             _mark(silent, read, "unreadable")
             _mark(silent, present, f"no_{RESPONSES.entry}")
         finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
-        stored, fits = encode(np.where(finite, values, 0) if not finite.all() else values, self._source.response_dtype)
+        dtype = self._source.response_dtype
+        stored, fits = encode(np.where(finite, values, 0) if not finite.all() else values, dtype)
         allowed = self._allowed(start, stop, ranges, values.shape)
         _mark(silent, allowed.any(1), "masked")
         _mark(silent, (allowed & finite).any(1), "not_finite")
         dfs = allowed & finite
-        unfit = None if fits is None else next(iter(values[dfs & ~fits].tolist()), None)
-        return stored, dfs, unfit
+        if fits is not None and (unfit := values[dfs & ~fits].tolist()):
+            remedy = "set it to float32, or uint16 for counts" if dtype != "float32" else "correct it in the file"
+            raise RawInputError(
+                f"{self._session.file}: source.response_dtype {dtype} cannot hold a response of {unfit[0]:g}: {remedy}"
+                "; to leave values out would bias the rest"
+            )
+        return stored, dfs
 
     def _allowed(self, start: int, stop: int, ranges: Ranges, shape: tuple[int, ...]) -> Mask:
         """The recording's own response mask, (bins, neurons)."""

@@ -19,7 +19,6 @@ from outofcore.domains.neural.recordings.arrays import Mask
 from outofcore.domains.neural.source import UnitBins
 from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import UNLABELLED
-from outofcore.errors import RawInputError
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
@@ -41,13 +40,6 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     span: UnitBins = unit.detail["bins"]
     read = unit.detail["slice"]
     aligned: Slice = read if isinstance(read, Slice) else read()
-    if aligned.unfit is not None:
-        dtype = section.source.response_dtype
-        remedy = "set it to float32, or uint16 for counts" if dtype != "float32" else "correct it in the file"
-        raise RawInputError(
-            f"{unit.name}: source.response_dtype {dtype} cannot hold a response of {aligned.unfit:g}: {remedy}; to "
-            "leave values out would bias the rest"
-        )
     runs = find_runs(span, aligned, bins_before(section.source.transforms))
     rejects = (*surveyed, *_rejects(span, runs))
     rows = _rows(span, aligned, runs)
