@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
@@ -28,18 +30,19 @@ def test_members_are_read_in_slices(tmp_path, save):
 
 def test_time_may_be_last_and_columns_first(tmp_path):
     np.savez(tmp_path / "a.npz", stim=np.moveaxis(FRAMES, 0, 2), turned=np.asfortranarray(FRAMES))
-    recording = NpzRecording(tmp_path / "a.npz")
-    assert np.array_equal(recording.array("stim", 2).read(100, 110), FRAMES[100:110])
-    assert np.array_equal(recording.array("turned").read(100, 110), FRAMES[100:110])
+    with closing(NpzRecording(tmp_path / "a.npz")) as recording:
+        assert np.array_equal(recording.array("stim", 2).read(100, 110), FRAMES[100:110])
+        assert np.array_equal(recording.array("turned").read(100, 110), FRAMES[100:110])
     np.savez_compressed(tmp_path / "b.npz", stim=np.moveaxis(FRAMES, 0, 2))
-    assert np.array_equal(NpzRecording(tmp_path / "b.npz").array("stim", 2).read(100, 110), FRAMES[100:110])
+    with closing(NpzRecording(tmp_path / "b.npz")) as recording:
+        assert np.array_equal(recording.array("stim", 2).read(100, 110), FRAMES[100:110])
 
 
 def test_pickles_are_never_loaded(tmp_path):
     np.savez(tmp_path / "a.npz", stim=np.array([{}, []], object))
     np.save(tmp_path / "a.npy", np.array([{}, []], object))
-    with pytest.raises(SessionError, match="never loaded"):
-        NpzRecording(tmp_path / "a.npz").array("stim")
+    with closing(NpzRecording(tmp_path / "a.npz")) as recording, pytest.raises(SessionError, match="never loaded"):
+        recording.array("stim")
     with pytest.raises(SessionError, match="never loaded"):
         npy_array(tmp_path / "a.npy", "a", 0)
 
@@ -62,15 +65,17 @@ def test_a_damaged_or_large_compressed_member_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     np.savez_compressed(path, stim=FRAMES)
     monkeypatch.setattr(npy, "WHOLE_BYTES", FRAMES.nbytes)
-    with pytest.raises(SessionError, match=r"compressed as one stream, .*; save it as \.npy") as refused:
-        NpzRecording(path).array("stim")
+    large = pytest.raises(SessionError, match=r"compressed as one stream, .*; save it as \.npy")
+    with closing(NpzRecording(path)) as recording, large as refused:
+        recording.array("stim")
     assert refused.value.reason == "too_large"
     monkeypatch.undo()
     content = bytearray(path.read_bytes())
     content[len(content) * 2 // 3 : len(content) * 2 // 3 + 50] = bytes(50)
     path.write_bytes(content)
-    with pytest.raises(SessionError, match="stim: cannot be read, the archive is damaged"):
-        NpzRecording(path).array("stim")
+    damaged = pytest.raises(SessionError, match="stim: cannot be read, the archive is damaged")
+    with closing(NpzRecording(path)) as recording, damaged:
+        recording.array("stim")
 
 
 def test_an_archive_of_an_absurd_version_is_refused(tmp_path):

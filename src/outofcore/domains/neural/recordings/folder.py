@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -21,6 +22,7 @@ from outofcore.domains.neural.recordings.arrays import (
 from outofcore.domains.neural.recordings.npy import npy_array
 from outofcore.domains.neural.recordings.recording import Recording, split_column
 from outofcore.raw.files import decompressed, plain_name
+from outofcore.system.failures import NamedFile
 
 TEXT = (".txt", ".csv", ".tsv", ".dat")
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", ".", "?", "inf", "-inf")
@@ -118,7 +120,7 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
 def _lines(path: Path) -> list[str]:
     """Data lines, without comments; raises SessionError for more than may be held in memory."""
     content = bytearray()
-    with path.open("rb") as raw:
+    with BufferedReader(NamedFile(path)) as raw:
         stream = decompressed(raw, path.name)
         while block := stream.read(BLOCK_BYTES):
             content += block

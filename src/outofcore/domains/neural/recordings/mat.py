@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.io import loadmat, whosmat
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, sliced
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
 from outofcore.domains.neural.recordings.recording import Recording
-from outofcore.system.failures import raise_if_of_system
+from outofcore.system.failures import NamedFile, raise_if_of_system
 
 
 class MatRecording(Recording):
@@ -34,8 +35,8 @@ class MatRecording(Recording):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._held: dict[str, Any] = {}
-        with _damage_named(path.name):
-            self._variables = {name: kind for name, _, kind in whosmat(path)}
+        with _opened(path, path.name) as stream:
+            self._variables = {name: kind for name, _, kind in whosmat(stream)}
 
     def names(self) -> list[str]:
         """Variables, and the fields of structs as ``struct/field``."""
@@ -67,8 +68,8 @@ class MatRecording(Recording):
 
     def _variable(self, name: str) -> Any:
         if name not in self._held:
-            with _damage_named(f"{self._path.name}, variable {name}"):
-                self._held[name] = loadmat(self._path, variable_names=[name], mat_dtype=True)[name]
+            with _opened(self._path, f"{self._path.name}, variable {name}") as stream:
+                self._held[name] = loadmat(stream, variable_names=[name], mat_dtype=True)[name]
         return self._held[name]
 
     def close(self) -> None:
@@ -99,11 +100,16 @@ def _as_array(value: Any, axis: int, name: str) -> RecordedArray:
 
 
 @contextmanager
-def _damage_named(what: str) -> Iterator[None]:
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception as error:  # of any type: scipy trusts what a file says of itself
-        raise_if_of_system(error)
-        raise SessionError(f"{what}: not a readable MATLAB file: {clean(error)}", reason="unreadable_file") from error
+def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
+    """The file, for scipy; what it raises becomes a SessionError about ``what``."""
+    disk = NamedFile(path)
+    with BufferedReader(disk) as stream:
+        try:
+            yield stream
+        except MemoryError:
+            raise
+        except Exception as error:  # of any type: scipy trusts what a file says of itself
+            raise_if_of_system(disk.trouble or error)
+            raise SessionError(
+                f"{what}: not a readable MATLAB file: {clean(error)}", reason="unreadable_file"
+            ) from error

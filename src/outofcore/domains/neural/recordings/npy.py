@@ -10,8 +10,9 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -28,6 +29,7 @@ from outofcore.domains.neural.recordings.arrays import (
     sliced,
 )
 from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.system.failures import NamedFile, raise_if_of_system
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.
 LOCAL_HEADER = 30
@@ -75,7 +77,7 @@ def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...
 
 
 def npy_array(path: Path, name: str, axis: int) -> RecordedArray:
-    with path.open("rb") as stream:
+    with BufferedReader(NamedFile(path)) as stream:
         shape, fortran, dtype = read_header(stream, name, path.stat().st_size)
         return sliced(MappedArray(path, stream.tell(), shape, dtype, fortran), axis, name)
 
@@ -86,8 +88,15 @@ class NpzRecording(Recording):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with refusing("not a readable .npz archive", *ARCHIVE_DAMAGE):
-            self._archive = zipfile.ZipFile(path)
+        disk = NamedFile(path)
+        with ExitStack() as on_failure, refusing("not a readable .npz archive", *ARCHIVE_DAMAGE):
+            self._file = on_failure.enter_context(BufferedReader(disk))
+            try:
+                self._archive = zipfile.ZipFile(self._file)
+            except zipfile.BadZipFile as error:  # also for a read that fails
+                raise_if_of_system(disk.trouble or error)
+                raise
+            on_failure.pop_all()
         members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
         self._held: dict[str, npt.NDArray[Any]] = {}
@@ -118,6 +127,7 @@ class NpzRecording(Recording):
 
     def close(self) -> None:
         self._archive.close()
+        self._file.close()
 
     @contextmanager
     def _member(self, name: str, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
@@ -126,7 +136,7 @@ class NpzRecording(Recording):
             yield stream
 
     def _place(self, entry: zipfile.ZipInfo) -> int:
-        with self._path.open("rb") as stream:
+        with BufferedReader(NamedFile(self._path)) as stream:
             stream.seek(entry.header_offset)
             name, extra = struct.unpack("<26x2H", stream.read(LOCAL_HEADER))
         return int(entry.header_offset + LOCAL_HEADER + name + extra)

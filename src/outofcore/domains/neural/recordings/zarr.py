@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from io import BufferedReader
 from os import SEEK_END
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from outofcore.domains.neural.recordings.arrays import (
 )
 from outofcore.domains.neural.recordings.recording import Recording, intervals_of
 from outofcore.raw.files import natural_order
+from outofcore.system.failures import NamedFile
 
 
 class ZarrRecording(Recording):
@@ -71,7 +73,7 @@ def _in_shard(found: Any, shard: tuple[int, ...], path: Path) -> Iterator[tuple[
     """Place and bytes of each chunk of a shard that was written, by the shard's index."""
     grid = [whole // part for whole, part in zip(found.shards, found.chunks, strict=True)]
     entries = math.prod(grid)
-    with path.open("rb") as stream:
+    with BufferedReader(NamedFile(path)) as stream:
         at_end = found.metadata.codecs[0].to_dict()["configuration"]["index_location"] == "end"
         if at_end and path.stat().st_size >= 16 * entries + 4:
             stream.seek(-16 * entries - 4, SEEK_END)
