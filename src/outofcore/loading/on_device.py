@@ -108,10 +108,11 @@ class OnDevice(Residency):
         staged = [self._staging(name, len(chunks)) for name in self.fields]
         decoded = [tensor.numpy().view(array.dtype) for tensor, array in zip(staged, self.fields.values(), strict=True)]
         read = self._decode(chunks, decoded, np.arange(len(chunks)))
+        pinned = self.device.type == "cuda"
         with self.stream.queue():
             places = torch.from_numpy(chunks).to(self.device)
             for tensor, rows in zip(self._tensors.values(), staged, strict=True):
-                sent = rows.to(self.device, non_blocking=True)
+                sent = rows.to(self.device, non_blocking=pinned)  # other memory is used again as soon as this returns
                 tensor.view(self.chunks, self.chunk_rows, *rows.shape[2:]).index_copy_(0, places, sent)
         return read
 
