@@ -217,10 +217,9 @@ def test_the_last_row_of_a_chess_game_is_what_to_play_now(
     assert [row["played"] for row in model.predict("mate.pgn")] == ["f3", "e5", "g4", "Qh4#"]
 
 
-def test_a_position_of_chess_is_given_as_a_fen(project: Path, elsewhere: Path) -> None:
-    model = outofcore.load_model(
-        write_random(project, "chess", elsewhere / "model", tensors={"planes": 18, "elo": True})
-    )
+@pytest.mark.parametrize("tensors", [{"planes": 18, "elo": True}, {"planes": 119, "view": "mover", "legal_mask": True}])
+def test_a_position_of_chess_is_given_as_a_fen(project: Path, elsewhere: Path, tensors: dict) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
     fen = "r3k2r/ppp2ppp/2n5/3pP3/1b1P4/2N5/PP3PPP/R1B1K2R w KQkq d6 0 9"
     (now,) = model.predict(fen, best=40)
     Path("game.pgn").write_text(f'[Event "e"]\n[SetUp "1"]\n[FEN "{fen}"]\n[Result "*"]\n\nexd6 *\n')

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from outofcore.domains.domain import PREDICTED_SPLIT, Section
-from outofcore.domains.reading import Reading
+from outofcore.domains.reading import OfSequences, Reading, Windowed
 from outofcore.domains.task import Batch, Task
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -45,7 +45,7 @@ def predicted_positions(
     table, games = store.rows(PREDICTED_SPLIT, part), store.sequences(PREDICTED_SPLIT, part)
     starts, lengths = store.extents(PREDICTED_SPLIT, part)
     ends, window = starts + lengths, _length(reading)
-    columns = {name: games[name].read() for name in getattr(reading, "columns", ())}
+    columns = {name: games[name].read() for name in (reading.columns if isinstance(reading, OfSequences) else ())}
     first = 0
     for batch in predicted:
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}
@@ -87,5 +87,4 @@ def predict_one(
 
 def _length(reading: Reading) -> int:
     """Rows of a sample."""
-    window: Mapping[str, Any] | None = getattr(reading, "window", None)
-    return window["length"] if window else 1
+    return reading.window["length"] if isinstance(reading, Windowed) and reading.window else 1

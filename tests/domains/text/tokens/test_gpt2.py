@@ -83,6 +83,9 @@ def test_files_of_a_tokenizer_that_splits_text_in_another_way_are_refused(folder
     """Qwen's vocab.json and merges.txt look like GPT-2's, and give other ids."""
     for name in ("vocab.json", "merges.txt"):
         (tmp_path / name).write_text((folder / name).read_text())
+    (tmp_path / "tokenizer_config.json").write_text("[1]")
+    with pytest.raises(ParamsError, match=r"^[^\n]*expected GPT-2's vocab.json and merges.txt in [^\n]*$"):
+        outofcore.convert("text", raw, tmp_path / "a.zarr", tokenizer=tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
     with pytest.raises(ParamsError, match=r"its tokenizer_config.json says Qwen2Tokenizer; save its tokenizer.json"):
         outofcore.convert("text", raw, tmp_path / "a.zarr", tokenizer=tmp_path)
