@@ -63,6 +63,7 @@ def test_the_command_writes_a_text_as_it_is(project: Path, elsewhere: Path) -> N
     [
         (("model", "nowhere.pgn"), "chess.raw: expected a file or a folder, found nothing at nowhere.pgn"),
         (("model", "game.pgn", "--tokens", 3), "tokens: no such option for chess; there are: best"),
+        (("model", "game.pgn", "--candidates", "game.pgn"), "match: this model gives no vectors; train one with"),
         (("model", "game.pgn", "--csv", "--json"), "--csv and --json: expected one of them"),
         (("nowhere", "game.pgn"), "nowhere: no model here; expected the folder of a run"),
         (("model", "game.pgn", "--device", "abacus"), "device: expected a device of this machine"),
