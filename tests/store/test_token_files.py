@@ -13,6 +13,7 @@ import pytest
 import outofcore
 from outofcore.errors import DamagedStore, ParamsError, StateError, StoreError
 from outofcore.store.token_files import CHUNK_ROWS, TokenArray, open_tokens
+from outofcore.store.unsealed import split_rows
 
 END = 50256
 LENGTHS = np.random.default_rng(3).integers(1, 900, 400)
@@ -101,7 +102,7 @@ def test_splits_are_contiguous_and_resume(tmp_path: Path) -> None:
     ids = np.tile(IDS, 3)
     ids.tofile(tmp_path / "train.bin")
     options: dict[str, Any] = {"dtype": "uint16", "seq_len": 32, "splits": {"val": 0.3}, "batch_size": 64}
-    stop = round(len(ids) * 0.7) // 65536 * 65536
+    stop = round(len(ids) * 0.7)
     val = outofcore.loader(tmp_path / "train.bin", "val", shuffle=False, **options)
     got = np.concatenate([batch["inputs"].numpy() for batch in val]).ravel()
     assert (got == ids[stop : stop + len(got)]).all()
@@ -115,6 +116,43 @@ def test_splits_are_contiguous_and_resume(tmp_path: Path) -> None:
     rest = [batch["inputs"] for batch in second]
     assert len(rest) == len(whole) - 5
     assert all(bool((one == other).all()) for one, other in zip(rest, whole[5:], strict=True))
+
+
+@pytest.mark.parametrize("count", [60_000, 70_000, 130_000, 301_966])
+def test_shares_of_a_small_file_hold_to_the_token(tmp_path: Path, count: int) -> None:
+    (np.arange(count) % 50_000).astype("<u2").tofile(tmp_path / "s.bin")
+    tokens = open_tokens(tmp_path / "s.bin", "uint16", splits={"val": 0.1})
+    sizes = [len(tokens.rows(name)["tokens"]) for name in ("train", "val")]
+    assert sum(sizes) == count
+    assert sizes[1] == pytest.approx(count / 10, abs=1)
+    read = np.concatenate([tokens.rows(name)["tokens"].read() for name in ("train", "val")])
+    assert (read == np.arange(count) % 50_000).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "shares", "ends"),
+    [
+        (6_553_600, {"val": 0.1}, [5_898_240]),
+        (7_000_001, {"val": 0.1}, [6_291_456]),
+        (7_000_001, {"val": 0.1, "test": 0.2}, [4_849_664, 5_570_560]),
+        (9_035_582_198, {"val": 0.1, "test": 0.2}, [6_324_879_360, 7_228_424_192]),
+    ],
+)
+def test_splits_of_ten_chunks_and_more_begin_with_a_chunk(
+    count: int, shares: dict[str, float], ends: list[int]
+) -> None:
+    parts = split_rows("train.bin", count, CHUNK_ROWS, None, shares)
+    assert [*parts] == ["train", *shares]
+    assert [part.start for part in parts.values()] == [0, *ends]
+    assert [part.stop for part in parts.values()] == [*ends, count]
+
+
+@pytest.mark.parametrize("share", [0.001, 0.999])
+def test_a_share_of_no_token_is_refused(tmp_path: Path, share: float) -> None:
+    IDS[:100].tofile(tmp_path / "s.bin")
+    name = "val" if share < 0.5 else "train"
+    with pytest.raises(ParamsError, match=rf"splits: 100 rows of .*s\.bin leave none for {name}, got .*; give other"):
+        open_tokens(tmp_path / "s.bin", "uint16", splits={"val": share})
 
 
 def test_several_files_are_one_and_a_copy_opens_elsewhere(tmp_path: Path) -> None:

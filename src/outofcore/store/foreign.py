@@ -187,8 +187,8 @@ def open_zarr(
     rows
         First row and end of what is read as the split ``train``; None for all.
     splits
-        Shares of further splits, such as ``{"val": 0.1, "test": 0.1}``: contiguous rows at the end, whole chunks, in
-        this order.
+        Shares of further splits, such as ``{"val": 0.1, "test": 0.1}``: contiguous rows at the end, in this
+        order. Splits begin at whole chunks where each gets at least ten by its share, else at any row.
     strict
         Refuse an array with missing chunks, instead of reading them as the fill value.
     packed

@@ -164,7 +164,8 @@ def open_tokens(
     rows
         First token and end of what is read as the split ``train``; None for all.
     splits
-        Shares of further splits, such as ``{"val": 0.1}``: contiguous tokens at the end, whole chunks of 65,536.
+        Shares of further splits, such as ``{"val": 0.1}``: contiguous tokens at the end. Splits begin at whole chunks
+        of 65,536 where each gets at least ten by its share, else at any token.
     vocab_size
         Number of ids of the tokenizer: an id that is not below it is an error; None if it is not known.
 

@@ -22,6 +22,9 @@ from outofcore.store.array import Array, ArrayInMemory, Table
 from outofcore.store.reader import Store
 from outofcore.store.seal import Seal
 
+LEAST_CHUNKS = 10
+"""Chunks in each split from which on they end with chunks: none is off by more than a tenth of itself."""
+
 
 class Unsealed(Store):
     """A store without a seal; ``facts`` describe its form, ``place`` is where it is, links resolved.
@@ -115,9 +118,17 @@ def split_rows(
         or sum(shares.values()) >= 1
     ):
         raise ParamsError(f"splits: expected shares of splits other than train that leave some for it, got {splits}")
-    ends, left = [first], 1 - sum(shares.values())
+    left = 1 - sum(shares.values())
+    step = chunk if (stop - first) * min([left, *shares.values()]) >= LEAST_CHUNKS * chunk else 1
+    ends = [first]
     for share in shares.values():
-        ends.append(max(ends[-1], first + round((stop - first) * left) // chunk * chunk))
+        ends.append(max(ends[-1], first + round((stop - first) * left) // step * step))
         left += share
     ends.append(stop)
-    return {name: range(low, high) for name, low, high in zip(["train", *shares], ends, ends[1:], strict=False)}
+    parts = {name: range(low, high) for name, low, high in zip(["train", *shares], ends, ends[1:], strict=False)}
+    if empty := [name for name, part in parts.items() if not part]:
+        raise ParamsError(
+            f"splits: {stop - first} rows of {root} leave none for {' and '.join(empty)}, got {splits}; "
+            "give other shares"
+        )
+    return parts
