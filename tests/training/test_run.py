@@ -74,12 +74,14 @@ def test_the_command_trains_text(project: Path, tmp_path: Path) -> None:
 def test_mistakes_are_one_line(project: Path, tmp_path: Path) -> None:
     store = project / "data/stores/chess.zarr"
     outofcore.write_store(tmp_path / "own.zarr", {"x": np.zeros((8, 2))})
+    np.save(tmp_path / "ids.npy", np.arange(100, dtype=np.uint16))
     for given, settings, message in (
         (store, {"maks_steps": 1}, "unknown key chess.train.maks_steps; did you mean 'max_steps'"),
         (store, {"max_steps": "many"}, "chess.train.max_steps"),
         (store, {"mode": "stream"}, "expected no setting 'mode'"),
         (store, {"device": "abacus"}, "abacus"),
         (tmp_path / "own.zarr", {}, "expected a sealed store of chess, go, neural, text, got 'arrays'"),
+        (tmp_path / "ids.npy", {}, r"got data without a seal; .* convert' made; .* outofcore\.loader\('.*ids\.npy', "),
     ):
         with pytest.raises(ParamsError, match=message) as refused:
             outofcore.train(given, tmp_path / "out", **settings)

@@ -88,9 +88,11 @@ def train(
     """
     source = open_data(store)
     if source.domain not in DOMAINS or not source.seal.files:
+        came = repr(source.domain) if source.seal.files else "data without a seal"
         raise ParamsError(
-            f"{source.root}: expected a sealed store of {', '.join(DOMAINS)}, got {source.domain!r}; train a model of "
-            "your own on batches of outofcore.loader"
+            f"{source.root}: expected a sealed store of {', '.join(DOMAINS)}, got {came}; training needs one that "
+            f"'outofcore convert' made; for a model of your own, outofcore.loader({str(source.root)!r}, ...) reads it "
+            "in a program"
         )
     domain = get_domain(source.domain)
     refuse_settings("train()", settings, mode="for projects; outofcore.stream reads raw text")

@@ -200,7 +200,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         if state["version"] != VERSION:
             raise StateError(
                 f"the saved state is of version {state['version']} of the order of a stream, expected version "
-                f"{VERSION}: go on with the release that saved it, or begin without it"
+                f"{VERSION}: continue with the release that saved it, or begin without it"
             )
         if state["identity"] != self._identity:
             raise StateError(
