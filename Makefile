@@ -4,6 +4,7 @@
 # make recipes install the frameworks of docs/recipes.md, and run each program of that page, also on several ranks
 # make docs    build these documents as a site with search: build/site/index.html, which needs no network
 # make api     render the docstrings: build/api/index.html
+# make newest  run the tests on Python 3.13 with the newest versions of all, in an environment of their own
 # make bench   measure everything on made-up input: bench/results/table.md
 # make bench-quick   measure the ratios that matter most in two minutes, and fail if one is far below the committed one
 # make bench-loader   compare the loader with other libraries, installed in an environment of their own
@@ -15,7 +16,7 @@ export DVC_NO_ANALYTICS := 1
 # Nothing is compiled when it is installed: without bytecode every process would compile torch and DVC again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run report recipes docs api test lint types unit bench bench-quick bench-loader clean
+.PHONY: run report recipes docs api test lint types unit newest bench bench-quick bench-loader clean
 
 run: $(VENV)/installed
 	dvc repro
@@ -50,6 +51,9 @@ types: $(VENV)/installed
 unit: $(VENV)/installed
 	pytest -n auto --dist loadgroup
 
+newest: newest/installed
+	PATH="$(CURDIR)/newest/bin:$$PATH" newest/bin/pytest -n auto --dist loadgroup
+
 bench: $(VENV)/installed
 	python bench/run.py
 
@@ -72,5 +76,10 @@ $(VENV)/installed: pyproject.toml requirements.lock
 	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable ".[dev]"
 	touch $@
 
+newest/installed: pyproject.toml requirements-3.13.lock
+	python3.13 -m venv newest
+	newest/bin/pip install --quiet --no-compile --constraint requirements-3.13.lock --editable ".[dev]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) peers .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) newest peers .mypy_cache .ruff_cache .pytest_cache
