@@ -176,10 +176,13 @@ def test_units_of_a_cutter_are_joined_up_to_a_size_and_a_number_of_files(
         for number, (size, alone) in enumerate(sizes):
             yield text.unit(number, bytes([number]) * size, detail=alone)
 
+    def weigh(unit: Unit) -> int:
+        return 21 if unit.stretches[0].detail else len(unit.payload)
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("outofcore.raw.cutting.MOST_FILES", most)
         files = find_files(folder, "**/*", (".fa",), section="fasta")
-        joined = [*cut_by(cutter, files, (".fa",), 20, joins=lambda unit: not unit.stretches[0].detail)]
+        joined = [*cut_by(cutter, files, (".fa",), 20, weigh=weigh)]
     parts = [(each, unit.payload[each.start : each.stop]) for unit in joined for each in unit.stretches]
     if sizes:
         assert [(each.offset, each.detail, part) for each, part in parts] == [

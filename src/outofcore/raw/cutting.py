@@ -83,14 +83,15 @@ def cut_by(
     suffixes: tuple[str, ...],
     size: int = UNIT_BYTES,
     *,
-    joins: Callable[[Unit], bool] = lambda _: True,
+    weigh: Callable[[Unit], int] = lambda unit: len(unit.payload),
 ) -> Iterator[Unit]:
     """Units as :func:`cut` gives them, of a format whose records need a cutter of its own.
 
-    Consecutive units of the cutter are joined up to ``size`` bytes, those that ``joins`` refuses excepted: to hand over
-    and store a unit takes ten times as long as to convert a short record.
+    Consecutive units of the cutter are joined while together they weigh at most ``size``: to hand over and store a unit
+    takes ten times as long as to convert a short record. Units weigh their bytes, or what ``weigh`` says, where records
+    are so short that their number counts.
     """
-    return (_joined(group) for group in _grouped(_of_files(files, suffixes, cutter), size, joins))
+    return (_joined(group) for group in _grouped(_of_files(files, suffixes, cutter), size, weigh))
 
 
 def halves(unit: Unit, last_start: LastStart = lambda _: 0) -> tuple[Unit, ...]:
@@ -130,19 +131,16 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
         yield replace(last, raw_bytes=covered + file.bytes - read)
 
 
-def _grouped(units: Iterable[Unit], size: int, joins: Callable[[Unit], bool]) -> Iterator[Sequence[Unit]]:
+def _grouped(units: Iterable[Unit], size: int, weigh: Callable[[Unit], int]) -> Iterator[Sequence[Unit]]:
     waiting: list[Unit] = []
-    waiting_bytes = 0
+    waiting_weight = 0
     for unit in units:
-        joined = joins(unit)
-        if waiting and (not joined or waiting_bytes + len(unit.payload) > size or len(waiting) == MOST_FILES):
+        weight = weigh(unit)
+        if waiting and (waiting_weight + weight > size or len(waiting) == MOST_FILES):
             yield waiting
-            waiting, waiting_bytes = [], 0
-        if joined:
-            waiting.append(unit)
-            waiting_bytes += len(unit.payload)
-        else:
-            yield [unit]
+            waiting, waiting_weight = [], 0
+        waiting.append(unit)
+        waiting_weight += weight
     if waiting:
         yield waiting
 

@@ -253,3 +253,8 @@ def test_a_unit_has_a_bounded_number_of_games_however_short(tmp_path: Path) -> N
     files = find_files(tmp_path, "**/*", (".sgf",), section="go")
     cut = units(files, GoSection.model_validate({"raw": str(tmp_path), "filters": FILTERS}), most=100)
     assert [len(pieces_of(unit)[0].starts) for unit in cut] == [100, 100, 50]
+    for number in range(20):
+        (tmp_path / f"{number}.sgf").write_bytes(b"(;)" * 30)
+    files = find_files(tmp_path, "[0-9]*", (".sgf",), section="go")
+    cut = units(files, GoSection.model_validate({"raw": str(tmp_path), "filters": FILTERS}), most=100)
+    assert [sum(len(piece.starts) for piece in pieces_of(unit)) for unit in cut] == [90] * 6 + [60]

@@ -33,7 +33,10 @@ def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
         start = last_record if holds_records(member.name) else last_start
         return units_of_member(member, start, size=UNIT_BYTES, longest=LONGEST_GAME)
 
-    return cut_by(cutter, files, SUFFIXES, joins=lambda unit: not holds_records(unit.name))
+    def weigh(unit: Unit) -> int:
+        return UNIT_BYTES + 1 if holds_records(unit.name) else len(unit.payload)
+
+    return cut_by(cutter, files, SUFFIXES, weigh=weigh)
 
 
 def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:

@@ -41,7 +41,7 @@ class CutGames(NamedTuple):
 def units(
     files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES, most: int = MOST_GAMES
 ) -> Iterator[Unit]:
-    """Cut the raw files, in order, into units of about ``block`` bytes and at most ``most`` games of a file.
+    """Cut the raw files, in order, into units of about ``block`` bytes and at most ``most`` games.
 
     Small files share a unit.
 
@@ -49,7 +49,11 @@ def units(
     """
     del section
     cutter = partial(_pieces, block=block, most=most)
-    return cut_by(cutter, files, SUFFIXES, block, joins=lambda unit: len(pieces_of(unit)[0].starts) < most)
+
+    def weigh(unit: Unit) -> int:
+        return max(len(unit.payload), len(pieces_of(unit)[0].starts) * block // most)
+
+    return cut_by(cutter, files, SUFFIXES, block, weigh=weigh)
 
 
 def divided(unit: Unit, section: GoSection) -> tuple[Unit, ...]:

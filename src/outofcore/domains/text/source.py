@@ -27,8 +27,8 @@ LEAST_BYTES = 64 << 10
 FEW = 4096
 """As many documents are not few, however small a share is: the input is not read further to know its splits."""
 
-FEW_JOINED = 256
-"""A unit of more documents is not joined with documents of other files."""
+DOCUMENT_BYTES = BLOCK_BYTES >> 14
+"""Least bytes that a document counts for when units are joined: what is said of it takes memory as well."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,19 @@ def find_places(files: Sequence[RawFile], section: TextSection) -> Places | None
 
 
 def _cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-    joins = partial(_has_few, section=section)
-    return cut_by(partial(_of_member, section=section), files, SUFFIXES, BLOCK_BYTES, joins=joins)
+    cutter, weigh = partial(_of_member, section=section), partial(_weight, section=section)
+    return cut_by(cutter, files, SUFFIXES, BLOCK_BYTES, weigh=weigh)
 
 
-def _has_few(unit: Unit, section: TextSection) -> bool:
-    """Whether other units may join one of one stretch: short documents take more memory than their bytes."""
+def _weight(unit: Unit, section: TextSection) -> int:
+    """Bytes that a unit of one stretch counts for when it is joined with others: its own, or those of its documents."""
     contents: Contents = unit.stretches[0].detail or NOTHING
-    if contents.lengths is not None:
-        return len(contents.lengths) <= FEW_JOINED
     separated = LINES if contents.kind == "lines" else division(section.source)
-    return separated is None or unit.payload.count(separated.separator) <= FEW_JOINED
+    if contents.lengths is not None:
+        documents = len(contents.lengths)
+    else:
+        documents = unit.payload.count(separated.separator) if separated else 1
+    return max(len(unit.payload), documents * DOCUMENT_BYTES)
 
 
 def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
