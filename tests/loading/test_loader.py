@@ -246,7 +246,7 @@ def test_a_loader_is_not_pickled_but_its_state_is(make_store: MakeStore) -> None
 def test_counts_what_it_did(make_store: MakeStore) -> None:
     class Slow(StoredReading):
         def __call__(self, rows: Mapping[str, Any], draws: Any) -> dict[str, torch.Tensor]:
-            time.sleep(0.01)
+            time.sleep(0.04)
             return super().__call__(rows, draws)
 
     slow = Slow({"id": np.dtype(np.int64), "half": np.dtype(np.uint16)})
@@ -259,7 +259,7 @@ def test_counts_what_it_did(make_store: MakeStore) -> None:
     assert 0 < stats.seconds_waited < stats.seconds
     assert stats.samples_per_second == ROWS / stats.seconds
     waiting, before = stats.share_waited, stats.seconds
-    assert waiting > 0.5  # three thousand samples at 10 ms a hundred
+    assert waiting > 0.5  # three thousand samples at 40 ms a hundred
     for _ in batches:
         time.sleep(0.03)
     assert stats.seconds - before > 29 * 0.03

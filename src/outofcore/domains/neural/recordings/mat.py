@@ -69,7 +69,7 @@ class MatRecording(Recording):
     def _variable(self, name: str) -> Any:
         if name not in self._held:
             with _opened(self._path, f"{self._path.name}, variable {name}") as stream:
-                self._held[name] = loadmat(stream, variable_names=[name], mat_dtype=True)[name]
+                self._held[name] = loadmat(stream, variable_names=[name], mat_dtype=True, spmatrix=False)[name]
         return self._held[name]
 
     def close(self) -> None:
