@@ -36,7 +36,7 @@ def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
     def weigh(unit: Unit) -> int:
         return UNIT_BYTES + 1 if holds_records(unit.name) else len(unit.payload)
 
-    return cut_by(cutter, files, SUFFIXES, weigh=weigh)
+    return cut_by(cutter, files, SUFFIXES, UNIT_BYTES, weigh=weigh)
 
 
 def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:
