@@ -51,8 +51,9 @@ types: $(VENV)/installed
 unit: $(VENV)/installed
 	pytest -n auto --dist loadgroup
 
+# The tests of dvc repro take the versions of requirements.lock.
 newest: newest/installed
-	PATH="$(CURDIR)/newest/bin:$$PATH" newest/bin/pytest -n auto --dist loadgroup --ignore tests/pipeline  # it takes the versions of requirements.lock
+	PATH="$(CURDIR)/newest/bin:$$PATH" newest/bin/pytest -n auto --dist loadgroup --ignore tests/pipeline
 
 bench: $(VENV)/installed
 	python bench/run.py

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import pickle
+import re
 import tarfile
 import zipfile
 import zlib
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.source import pieces_of, units
+from outofcore.domains.go.source import cut_games, pieces_of, units
 from outofcore.raw.files import find_files
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import convert, text
@@ -258,3 +259,15 @@ def test_a_unit_has_a_bounded_number_of_games_however_short(tmp_path: Path) -> N
     files = find_files(tmp_path, "[0-9]*", (".sgf",), section="go")
     cut = units(files, GoSection.model_validate({"raw": str(tmp_path), "filters": FILTERS}), most=100)
     assert [sum(len(piece.starts) for piece in pieces_of(unit)) for unit in cut] == [90] * 6 + [60]
+
+
+@pytest.mark.parametrize("head", ["", "anna\n", "\n\n  junk \n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_games_of_divided_units_keep_their_places(tmp_path: Path, head: str, encoding: str) -> None:
+    bom = "\ufeff" if encoding == "utf-16-le" else ""
+    data = (bom + head + "(;)\n (;SZ[9];B[aa])\n" * 130).encode(encoding)
+    (tmp_path / "a.sgf").write_bytes(data)
+    files = find_files(tmp_path, "**/*", (".sgf",), section="go")
+    cut = units(files, GoSection.model_validate({"raw": str(tmp_path), "filters": FILTERS}), most=100)
+    offsets = [offset for unit in cut for offset in cut_games(unit).offsets.tolist()]
+    assert offsets == [match.start() for match in re.finditer(re.escape("(;".encode(encoding)), data)]

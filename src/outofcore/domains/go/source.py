@@ -115,7 +115,8 @@ def _pieces(text: MemberText, block: int, most: int) -> Iterator[Unit]:
         if damage is None or len(piece.starts):
             for first in range(0, max(len(piece.starts), 1), most):
                 some = piece.some(first, first + most) if len(piece.starts) > most else piece
-                offset = piece.offset + (raw_size(piece.payload[: piece.starts[first]], text.encoding) if first else 0)
+                before = b"" if some is piece else piece.payload[: piece.starts[first]]
+                offset = piece.offset + raw_size(before, text.encoding)
                 detail = replace(some, payload=b"", name=first_line, path=path)
                 yield text.unit(offset, some.payload, whole=empty, detail=detail)
     if damage is not None:

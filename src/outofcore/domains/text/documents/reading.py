@@ -157,7 +157,7 @@ class Contents(NamedTuple):
     kind: Format  # whole documents; "nothing" where the first document was rejected
     marks: int = 0  # byte-order marks that were dropped before it
     lengths: Ints | None = None  # of values
-    divided: bool = False  # whether the text of its last document goes on in the next stretch
+    divided: bool = False  # whether the text of its last document continues in the next stretch
 
 
 NOTHING = Contents("nothing")
