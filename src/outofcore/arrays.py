@@ -229,7 +229,7 @@ def _shares(splits: object, seed: int, groups: object) -> Shares:
             shares[name] = float(share)
     if sum(shares.values()) > 1 + 1e-9:
         refuse("splits", "shares with a sum of at most 1", f"a sum of {sum(shares.values()):g}")
-    groups_named = [group for each in named.values() for group in each]
+    groups_named = [group for groups_of_split in named.values() for group in groups_of_split]
     if twice := [group for group in groups_named if groups_named.count(group) > 1]:
         refuse("splits", "each group in one split", repr(twice[0]))
     return Shares(shares, _checked(SplitSection, seed=seed).seed, named)
@@ -265,10 +265,10 @@ def _checked(kind: type[_Checked], **settings: Any) -> _Checked:
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
-        found = error.errors()[0]
-        name = ".".join(map(str, found["loc"])) or "chunk_rows"
-        value = found["input"] if found["loc"] else f"{settings['chunk_rows']!r} and {settings['shard_rows']!r}"
-        message = found["msg"].removeprefix("Value error, ").partition(", got")[0]
+        fault = error.errors()[0]
+        name = ".".join(map(str, fault["loc"])) or "chunk_rows"
+        value = fault["input"] if fault["loc"] else f"{settings['chunk_rows']!r} and {settings['shard_rows']!r}"
+        message = fault["msg"].removeprefix("Value error, ").partition(", got")[0]
         refuse(name, message[:1].lower() + message[1:], value, error)
 
 
@@ -276,7 +276,7 @@ def most_bytes(fields: tuple[Field, ...], layout: Layout, rows: int, splits: int
     """An upper bound of a store's size: each split ends with a chunk that is filled up."""
     chunks, shards = rows // layout.chunk_rows + splits, rows // layout.shard_rows + splits
     index = 16 * (layout.shard_rows // layout.chunk_rows) + 4
-    size = sum(chunks * _encoded(layout.chunk_rows * each.row_bytes) + shards * index for each in fields)
+    size = sum(chunks * _encoded(layout.chunk_rows * field.row_bytes) + shards * index for field in fields)
     sequences = labels.begun or chunks
     whole = sequences // SEQUENCE_CHUNK_ROWS + splits
     size += 3 * whole * _encoded(SEQUENCE_CHUNK_ROWS * 8) + _encoded(labels.text_bytes) + splits * (3 << 12)

@@ -90,8 +90,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     try:
         section = domain.section.model_validate({**params, "raw": "."})
         described = (parts or {"": attributes}).items()
-        schemas = {part: Schema(rows=(), sequences=(), attributes=each) for part, each in described}
-        _check_sizes(content["model"], [each[size] for _, each in described for size in domain.sizes])
+        schemas = {part: Schema(rows=(), sequences=(), attributes=stated) for part, stated in described}
+        _check_sizes(content["model"], [stated[size] for _, stated in described for size in domain.sizes])
         with torch.device("meta"):  # takes no memory
             _check_shapes(content["model"], make(section, schemas).state_dict())
         task = make(section, schemas)
@@ -400,7 +400,7 @@ def _check_sizes(saved: Mapping[str, Tensor], sizes: Sequence[int]) -> None:
 
 def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Raise KeyError unless names and shapes are those that are expected."""
-    shapes, others = ({name: tensor.shape for name, tensor in each.items()} for each in (saved, expected))
+    shapes, others = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (saved, expected))
     if shapes != others:
         raise KeyError(*(shapes.items() ^ others.items()))
 

@@ -120,8 +120,8 @@ def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any
     """
     kind = get_domain(domain).section
     placed: dict[str, Any] = {}
-    for name, value in chain.from_iterable(each.items() for each in settings):
-        where = next((each for each in sections if name in _known(kind, [each])), sections[0])
+    for name, value in chain.from_iterable(mapping.items() for mapping in settings):
+        where = next((section for section in sections if name in _known(kind, [section])), sections[0])
         placed = _merged(placed, {name: value} if name in kind.model_fields else {where: {name: value}})
     return placed
 
@@ -146,10 +146,10 @@ def given_settings(words: Sequence[str], domains: Iterable[str] = DOMAINS) -> di
     A name may begin with that of the domain, as for 'dvc exp run'.
     """
     settings: dict[str, Any] = {}
-    for each in words:
-        keys, sign, value = each.partition("=")
+    for word in words:
+        keys, sign, value = word.partition("=")
         if not sign or not all(keys.split(".")):
-            raise ParamsError(f"-S: expected a setting such as filters.min_elo=2000, got {each!r}")
+            raise ParamsError(f"-S: expected a setting such as filters.min_elo=2000, got {word!r}")
         if keys.partition(".")[0] == "params":
             raise ParamsError("-S: params is no setting; begin with its section, such as filters.min_elo=2000")
         *path, last = keys.split(".")

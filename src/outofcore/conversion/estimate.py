@@ -224,12 +224,12 @@ class _Pairs:
 
 def _opened(files: Sequence[RawFile], raw_bytes: int) -> Sequence[RawFile]:
     """All files, or, where several are a unit, those of a sample of units: the others are not opened."""
-    together = len(files) * UNIT_BYTES // max(raw_bytes, 1)
-    if together < 2:
+    unit_files = len(files) * UNIT_BYTES // max(raw_bytes, 1)
+    if unit_files < 2:
         return files
-    units = len(files) // together
+    units = len(files) // unit_files
     halvings = max(1, min(raw_bytes // SAMPLE_BYTES, units // (2 * SAMPLE_UNITS))).bit_length() - 1
-    return [file for number, file in enumerate(files) if _drawn(number // together, halvings)]
+    return [file for number, file in enumerate(files) if _drawn(number // unit_files, halvings)]
 
 
 def _drawn(number: int, halvings: int) -> bool:

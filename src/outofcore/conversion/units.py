@@ -58,7 +58,7 @@ class UnitConverter:
                 return UnitResult(found=1, rows={}, sequences={}, keys=np.zeros((0, 16), np.uint8), rejects=rejects)
             index = {place: number for number, place in enumerate(unit.places)}
             whole = [_of_whole(self._converted(part), [index[place] for place in part.places]) for part in parts]
-            return reduce(_together, whole)
+            return reduce(_combined, whole)
 
 
 def unit_converter(domain: Domain, section: Any, rate: AuditRate) -> UnitConverter:
@@ -72,7 +72,7 @@ def _of_whole(result: UnitResult, files: Sequence[int]) -> UnitResult:
     return replace(result, file=np.array(files, np.int64)[result.places], rejects=rejects)
 
 
-def _together(left: UnitResult, right: UnitResult) -> UnitResult:
+def _combined(left: UnitResult, right: UnitResult) -> UnitResult:
     """The results of two parts as that of their unit."""
     return UnitResult(
         found=left.found + right.found,

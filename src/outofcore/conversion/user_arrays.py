@@ -122,9 +122,9 @@ def read(array: Any, field: Field, start: int, stop: int) -> npt.NDArray[Any]:
     return rows
 
 
-def steps(rows: int, row_bytes: int, together: int) -> Iterator[tuple[int, int]]:
+def steps(rows: int, row_bytes: int, step_bytes: int) -> Iterator[tuple[int, int]]:
     """First row and end of slices of about so many bytes."""
-    step = max(1, together // row_bytes)
+    step = max(1, step_bytes // row_bytes)
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 

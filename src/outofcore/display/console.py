@@ -32,7 +32,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 def visible(text: str) -> str:
     """A text with control characters escaped, safe to print on a terminal."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 @contextmanager
@@ -82,13 +82,13 @@ def end_by_system(error: OSError, hint: str = "") -> NoReturn:
 @contextmanager
 def _stopped_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     # A shell has its background jobs ignore Ctrl-C.
-    heeded = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, handler) for each in heeded}
+    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:
-        for each, earlier in before.items():
-            signal.signal(each, earlier)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _tell(message: str) -> None:

@@ -95,7 +95,7 @@ def number(value: float) -> str:
 
 def figure(value: float) -> str:
     """A measured value to three digits: 1_652_341 is ``1.65 million``, 0.04 is ``0.04``."""
-    unit, name = next((each for each in _MAGNITUDES if abs(value) >= 0.9995 * each[0]), (1, ""))
+    unit, name = next((magnitude for magnitude in _MAGNITUDES if abs(value) >= 0.9995 * magnitude[0]), (1, ""))
     value /= unit
     shown = f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
     return f"{shown} {name}".rstrip()

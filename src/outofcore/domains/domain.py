@@ -163,8 +163,8 @@ class Domain:
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
         self.require_packages()
-        found: Iterator[Unit] = self._module("source").units(files, section)
-        return found
+        units: Iterator[Unit] = self._module("source").units(files, section)
+        return units
 
     def divided(self, section: Any) -> Divided | None:
         """The ``divided`` of ``source.py``, or what follows from its ``last_start``; picklable, None without either."""

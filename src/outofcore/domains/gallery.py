@@ -44,8 +44,8 @@ class Distribution:
 
 def column(store: Store, name: str, parts: Sequence[str] | None = None) -> npt.NDArray[np.generic]:
     """A column of the sequences, over all splits of the given parts (default: all)."""
-    found = [store.sequences(split, part)[name].read() for part in parts or store.parts for split in store.splits]
-    return np.concatenate(found)
+    columns = [store.sequences(split, part)[name].read() for part in parts or store.parts for split in store.splits]
+    return np.concatenate(columns)
 
 
 def spread(store: Store, count: int, part: str = "") -> Iterator[tuple[str, int, int, int]]:
@@ -78,8 +78,8 @@ def binned(title: str, axis: str, of: str, values: npt.NDArray[np.generic]) -> D
 
 def counted(title: str, axis: str, of: str, values: npt.NDArray[np.generic], names: dict[int, str]) -> Distribution:
     """Counts of codes by name, in the order of the codes, without zeros."""
-    found, counts = np.unique(values, return_counts=True)
-    labels = tuple(names.get(int(code), str(code)) for code in found)
+    codes, counts = np.unique(values, return_counts=True)
+    labels = tuple(names.get(int(code), str(code)) for code in codes)
     return Distribution(title, axis, of, labels, tuple(counts.tolist()))
 
 

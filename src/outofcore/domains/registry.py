@@ -21,10 +21,10 @@ _ADDED = tuple(entry_points(group=GROUP))
 # An entry point is only read where its domain is asked for: a wrong one must not stop the others.
 DOMAINS: dict[str, tuple[EntryPoint, ...]] = {
     name: (
-        *(EntryPoint(each, f"outofcore.domains.{each}", GROUP) for each in _HERE if each == name),
-        *(each for each in _ADDED if each.name == name),
+        *(EntryPoint(own, f"outofcore.domains.{own}", GROUP) for own in _HERE if own == name),
+        *(entry for entry in _ADDED if entry.name == name),
     )
-    for name in dict.fromkeys((*_HERE, *(each.name for each in _ADDED)))
+    for name in dict.fromkeys((*_HERE, *(entry.name for entry in _ADDED)))
 }
 """What provides each domain, by its name; more than one is refused when the domain is asked for."""
 
@@ -42,15 +42,15 @@ def get_domain(name: str) -> Domain:
         return own
     try:
         domain: Domain = import_module(first.module).DOMAIN
-        found = domain.name
+        stated = domain.name
     except (ImportError, AttributeError, ValueError, AssertionError) as error:  # AssertionError: Python 3.13's module
         raise ParamsError(
             f"{_owner(first)}: expected domain {name!r} as DOMAIN in the module that its entry point names, got "
             f"{first.value!r} ({' '.join(str(error).split())}); reinstall or uninstall the package"
         ) from error
-    if found != name:
+    if stated != name:
         raise ParamsError(
-            f"{_owner(first)}: expected the entry point to have the name of its domain {found!r}, got {name!r}; "
+            f"{_owner(first)}: expected the entry point to have the name of its domain {stated!r}, got {name!r}; "
             "correct or uninstall the package"
         )
     return domain
@@ -79,8 +79,8 @@ def _files_of(name: str, section: Any) -> int:
 
 def packages(domain: str = "") -> dict[str, str]:
     """The installed packages that provide domains, or one of them, outofcore aside: their versions by name."""
-    found = (each.dist for name, entries in DOMAINS.items() for each in entries if each.dist and domain in ("", name))
-    return {dist.name: dist.version for dist in found}
+    entries = chain.from_iterable(points for name, points in DOMAINS.items() if domain in ("", name))
+    return {entry.dist.name: entry.dist.version for entry in entries if entry.dist}
 
 
 def engines(domain: str) -> dict[str, str]:

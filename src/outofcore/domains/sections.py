@@ -55,7 +55,7 @@ Day = Annotated[date, Field(strict=False), BeforeValidator(_no_number)]
 
 def _share_or_names(value: object) -> object:
     names = (value,) if isinstance(value, str) else value
-    if isinstance(names, tuple) and names and all(type(each) in (str, int) for each in names):
+    if isinstance(names, tuple) and names and all(type(member) in (str, int) for member in names):
         return tuple(map(str, names))
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError("expected a share from 0 to 1, or names in a list")
@@ -115,8 +115,8 @@ class SplitSection(Section):
     @property
     def shares(self) -> dict[str, float]:
         """Shares of val and test; 0 for one that is named."""
-        held = {"val": self.val, "test": self.test}
-        return {name: 0.0 if isinstance(each, tuple) else each for name, each in held.items()}
+        shares = {"val": self.val, "test": self.test}
+        return {name: 0.0 if isinstance(share, tuple) else share for name, share in shares.items()}
 
     @property
     def expected(self) -> tuple[float, float, float]:
@@ -127,8 +127,8 @@ class SplitSection(Section):
     @property
     def named(self) -> dict[str, tuple[str, ...]]:
         """What val and test hold by name."""
-        held = {"val": self.val, "test": self.test}
-        return {name: each for name, each in held.items() if isinstance(each, tuple)}
+        shares = {"val": self.val, "test": self.test}
+        return {name: share for name, share in shares.items() if isinstance(share, tuple)}
 
 
 class StoreSection(Section):

@@ -56,11 +56,11 @@ def print_counts(console: Console, card: Card) -> None:
     """Print how much of the raw input a store has, as what, and where."""
     raw = sum(field.raw_bytes or 0 for field in card.fields)
     rows, rejected = sum(card.rows.values()), sum(card.rejected.values())
-    each = f", {card.bytes / rows:.3g} bytes per {card.row}" if rows else ""
+    per_row = f", {card.bytes / rows:.3g} bytes per {card.row}" if rows else ""
     facts = [
         ("domain", card.domain),
         ("digest", card.digest),
-        ("on disk", f"{format_bytes(card.bytes)} in {card.files:,} sealed files{each}"),
+        ("on disk", f"{format_bytes(card.bytes)} in {card.files:,} sealed files{per_row}"),
         ("decoded", f"{format_bytes(raw)} ({raw / card.bytes:.1f} times as much), text aside"),
         (f"{card.sequence}s", f"{card.found:,} found = {card.accepted:,} accepted + {rejected:,} rejected"),
     ]

@@ -327,13 +327,13 @@ def blank_rows(split: Split) -> dict[str, Any]:
 def _first_rows(split: Split) -> dict[str, Any]:
     length = split.windows.length
     first = int(split.windows.first_rows(np.zeros(1, np.int64))[0])
-    reach = 1 if split.windows.packs else length
-    store = int(split.rows.store_of(np.array(first + reach - 1)))
+    stored = 1 if split.windows.packs else length
+    store = int(split.rows.store_of(np.array(first + stored - 1)))
     first -= int(split.rows.origins[store])
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {}
     for name, array in split.rows.stores[store].items():  # one that reaches back repeats the first row
-        values = array.read(max(first, 0), first + reach)
+        values = array.read(max(first, 0), first + stored)
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
     return rows | split.columns.blank_rows()

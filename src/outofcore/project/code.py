@@ -40,7 +40,7 @@ def _digest_that_trains(domain: Domain) -> str:
     own = Path(str(sys.modules[type(domain).__module__].__file__))
     files = [
         *(sorted(own.parent.rglob("*.py")) if own.name == "__init__.py" else [own]),
-        *(path for each in TRAINS for path in sorted(PACKAGE.glob(each))),
+        *(path for pattern in TRAINS for path in sorted(PACKAGE.glob(pattern))),
     ]
     return hashlib.sha256(b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in files)).hexdigest()
 

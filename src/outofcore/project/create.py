@@ -67,7 +67,7 @@ def misread(folder: Path) -> tuple[str, ...]:
 def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     sources = all((folder / "src/outofcore/domains" / name).is_dir() for name in wanted)
     place = folder.resolve()
-    git = any((each / ".git").exists() for each in (place, *place.parents))
+    git = any((folder_above / ".git").exists() for folder_above in (place, *place.parents))
     cache = find_cache(folder) if folder.is_dir() else None
     before = _text(folder / "dvc.yaml")
     ours = before is not None and _is_ours(before, sources=sources)
@@ -141,22 +141,25 @@ def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
     text = _text(path)
     if text is None:
         return written.params(wanted)
-    there = written.sections_in(text)
-    if (stated := _keys(path, text)) != {name for name in there if name}:
-        differ = ", ".join(sorted(map(str, stated.symmetric_difference(name for name in there if name))))
+    sections = written.sections_in(text)
+    if (stated := _keys(path, text)) != {name for name in sections if name}:
+        differ = ", ".join(sorted(map(str, stated.symmetric_difference(name for name in sections if name))))
         raise ParamsError(
             f"{path}: expected each section to begin with its plain name and a colon, as in 'go:', not so: {differ}"
         )
-    if unknown := [name for name in there if name and name not in DOMAINS]:
+    if unknown := [name for name in sections if name and name not in DOMAINS]:
         raise ParamsError(f"{path}: expected sections of domains only, found {unknown[0]}; name another folder")
     kept = [
         name
-        for name in there
-        if name in wanted or (name and not (drop and there[name].rstrip() == written.section(name).rstrip()))
+        for name in sections
+        if name in wanted or (name and not (drop and sections[name].rstrip() == written.section(name).rstrip()))
     ]
-    if kept == [name for name in there if name] and set(wanted) <= set(kept):
+    if kept == [name for name in sections if name] and set(wanted) <= set(kept):
         return text
-    parts = [there[""], *(there.get(name) or written.section(name) for name in written.in_order((*wanted, *kept)))]
+    parts = [
+        sections[""],
+        *(sections.get(name) or written.section(name) for name in written.in_order((*wanted, *kept))),
+    ]
     return "\n".join(f"{part.rstrip()}\n" for part in parts if part.strip())
 
 
@@ -178,7 +181,7 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
     except ValueError:
         return [(ProjectFile(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
-    domains = [_domain_of(each.partition(":")[0].strip()) for each in stages]
+    domains = [_domain_of(stage.partition(":")[0].strip()) for stage in stages]
     left = written.in_order([name for name in domains if name and name not in wanted])
     if not left:
         return []

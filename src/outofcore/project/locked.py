@@ -34,13 +34,13 @@ def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:
     path = Path(section.tokenizer.path)
     try:
         stage = parse_yaml(lock.read_text("utf-8"))["stages"][STAGE]
-        made = {out["path"]: out["md5"] for out in stage["outs"]}
+        digests = {out["path"]: out["md5"] for out in stage["outs"]}
         content = path.read_bytes()
-        texts = {each["path"] for each in stage["deps"]}
+        texts = {dep["path"] for dep in stage["deps"]}
         stated = {name.removeprefix("text."): value for name, value in stage["params"]["params.yaml"].items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return  # no project, none made yet, or none that can be read
-    if made.get(str(path)) != hashlib.md5(content, usedforsecurity=False).hexdigest():
+    if digests.get(str(path)) != hashlib.md5(content, usedforsecurity=False).hexdigest():
         return  # made by hand since
     settings = section.model_dump(mode="json")
     changed = [f"text.{name}" for name, value in stated.items() if _differ(value, settings.get(name))]

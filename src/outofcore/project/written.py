@@ -82,7 +82,7 @@ def _keys(values: BaseModel, margin: str) -> Iterator[str]:
         written = yaml.safe_dump({name: to_jsonable_python(value)}, default_flow_style=True, width=math.inf)
         line, note = f"{margin}{written.strip()[1:-1]}", " ".join((key.description or "").split())
         choices = get_args(key.annotation) if get_origin(key.annotation) is Literal else ()
-        if not all(str(each) in note for each in choices):
+        if not all(str(choice) in note for choice in choices):
             note = f"{' | '.join(map(str, choices))}{'; ' if note else ''}{note}"
         if len(line) + len(note) > MOST_COLUMNS:
             yield from textwrap.wrap(note, MOST_COLUMNS, initial_indent=f"{margin}# ", subsequent_indent=f"{margin}# ")
@@ -93,16 +93,16 @@ def _keys(values: BaseModel, margin: str) -> Iterator[str]:
 def sections_in(text: str) -> dict[str, str]:
     """The sections of a ``params.yaml`` as they are written, by name; what precedes them has the name ""."""
     first, *rest = re.split(r"^(?=[\w-]+:)", text, flags=re.MULTILINE)
-    return {"": first, **{each.partition(":")[0]: each for each in rest}}
+    return {"": first, **{section_text.partition(":")[0]: section_text for section_text in rest}}
 
 
 def domains_in(text: str) -> tuple[str, ...]:
     """The domains of a ``dvc.yaml``; none if it is not one of outofcore's."""
     try:
-        found = parse_yaml(text)["stages"]["sample"]["foreach"]
+        domains = parse_yaml(text)["stages"]["sample"]["foreach"]
     except (ValueError, KeyError, TypeError):
         return ()
-    return tuple(found) if isinstance(found, dict) and all(isinstance(name, str) for name in found) else ()
+    return tuple(domains) if isinstance(domains, dict) and all(isinstance(name, str) for name in domains) else ()
 
 
 def shapes_in(text: str) -> dict[str, tuple[str, ...]]:
@@ -114,13 +114,13 @@ def shapes_in(text: str) -> dict[str, tuple[str, ...]]:
 def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, str]:
     """The files next to ``dvc.yaml`` and ``params.yaml``, by path."""
     names = in_order(domains)
-    found = {f"stages/{name}.py": _script(name) for name in SCRIPTS}
+    files = {f"stages/{name}.py": _script(name) for name in SCRIPTS}
     if "text" in names:
-        found["stages/tokenizer.py"] = _script("tokenizer")
-        found["data/tokenizers/given/README.md"] = _file("given.md")
+        files["stages/tokenizer.py"] = _script("tokenizer")
+        files["data/tokenizers/given/README.md"] = _file("given.md")
     if not sources:
-        found |= {REQUIREMENTS: requirements(names), CONSTRAINTS: constraints()}
-    return found | {
+        files |= {REQUIREMENTS: requirements(names), CONSTRAINTS: constraints()}
+    return files | {
         "machine.yaml": _file("machine.yaml"),
         "README.md": _rendered("README.md", title=title, first=names[0]),
         # DVC names its outputs to Git where they are, but not in a project that comes to Git later.
@@ -132,7 +132,7 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
 def requirements(domains: Sequence[str]) -> str:
     """Requirements: outofcore with the extras of a project for these domains, and all else that decides their bytes."""
     extras = ",".join((*filter(None, (get_domain(name).extra for name in domains)), "project"))
-    stated = {name: version for each in domains for name, version in stated_versions(get_domain(each)).items()}
+    stated = {name: version for domain in domains for name, version in stated_versions(get_domain(domain)).items()}
     address = _installed_from()
     place = f" @ {address} # " if address else ""
     first = f"outofcore[{extras}]{place}=={stated.pop('outofcore')}\n"
@@ -141,26 +141,26 @@ def requirements(domains: Sequence[str]) -> str:
 
 def constraints() -> str:
     """The installed versions of DVC and of all that it requires, since it may not work with later ones."""
-    found, waiting = dict[str, str](), ["dvc"]
+    versions, waiting = dict[str, str](), ["dvc"]
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         try:
             package = distribution(name)
         except PackageNotFoundError:  # for another system
             continue
-        if name not in found:
-            found[name] = package.version
+        if name not in versions:
+            versions[name] = package.version
             needs = (need for need in package.requires or () if "extra ==" not in need)
             waiting += [match[0] for need in needs if (match := re.match(r"[\w.-]+", need))]
-    return "".join(f"{name}=={found[name]}\n" for name in sorted(found))
+    return "".join(f"{name}=={versions[name]}\n" for name in sorted(versions))
 
 
 def _installed_from() -> str:
     """The address that outofcore was installed from, as pip takes it; "" for an index of packages."""
-    found = json.loads(distribution("outofcore").read_text("direct_url.json") or "{}")
-    if "vcs_info" in found:
-        return f"{found['vcs_info']['vcs']}+{found['url']}@{found['vcs_info']['commit_id']}"
-    return str(found.get("url", ""))
+    source = json.loads(distribution("outofcore").read_text("direct_url.json") or "{}")
+    if "vcs_info" in source:
+        return f"{source['vcs_info']['vcs']}+{source['url']}@{source['vcs_info']['commit_id']}"
+    return str(source.get("url", ""))
 
 
 def is_requirements(text: str) -> bool:

@@ -195,7 +195,9 @@ def _joined(parts: Sequence[Unit]) -> Unit:
     start = 0
     for part in parts:
         rejects += [replace(reject, file=reject.file + len(stretches)) for reject in part.rejects]
-        stretches += [replace(each, start=each.start + start, stop=each.stop + start) for each in part.stretches]
+        stretches += [
+            replace(stretch, start=stretch.start + start, stop=stretch.stop + start) for stretch in part.stretches
+        ]
         start += len(part.payload)
     return replace(
         parts[0],

@@ -209,7 +209,7 @@ def bars(distribution: Distribution) -> str:
 def lines(x_axis: str, y_axis: str, series: Sequence[Line], *, diagonal: bool = False, points: bool = False) -> str:
     """Lines, or points, over a common axis; ``diagonal`` draws y = x."""
     figure, axes = _figure()
-    for place, line in enumerate(sorted(series, key=lambda each: each.baseline)):  # baselines take no colour
+    for place, line in enumerate(sorted(series, key=lambda line: line.baseline)):  # baselines take no colour
         if line.baseline:
             marker = "_" if len(line.x) == 1 else None
             axes.plot(line.x, line.y, color="grey", linestyle="--", marker=marker, label=line.name)

@@ -111,7 +111,7 @@ class Machine:
 
 _ADAPTER: Final = TypeAdapter(Machine)
 _EXPECTED: Final = {
-    name: next(each.description for each in hint.__metadata__ if isinstance(each, FieldInfo))
+    name: next(note.description for note in hint.__metadata__ if isinstance(note, FieldInfo))
     for name, hint in get_type_hints(Machine, include_extras=True).items()
     if name not in ("origins", "stated")
 }

@@ -62,7 +62,7 @@ class Array(ABC):
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
         """Decode a chunk into ``out``; returns the bytes read. Raises DamagedStore if a bit has changed."""
 
-    def each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
+    def for_each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
         """Call a function that reads for each of some chunks."""
         for number in chunks:
             work(number)
@@ -84,7 +84,7 @@ class Array(ABC):
                 self.chunk(number, scratch)
                 target[...] = scratch[first - number * size : last - number * size]
 
-        self.each(read_chunk, chunks)
+        self.for_each(read_chunk, chunks)
         return out
 
     def range_of(self, start: int, stop: int | None) -> tuple[int, int]:
@@ -200,11 +200,11 @@ class SealedArray(Array):
             return str(error)
         return ""
 
-    def each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
+    def for_each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
         """The same, in parallel where reading is latency-bound."""
         for shard in {number * self.chunk_rows // self.shard_rows for number in chunks}:
             self.manifest(shard)  # once, and not in each of the threads that read chunks
-        self.files.each(work, chunks)
+        self.files.for_each(work, chunks)
 
 
 class ArrayInMemory(Array):

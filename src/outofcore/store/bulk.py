@@ -233,15 +233,15 @@ def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDA
     files = sealed[0].files
     shards, inside = np.divmod(chunks, sealed[0].shard_chunks)
     touched = np.unique(shards).tolist()
-    together = max(1, files.at_once // len(sealed))
-    if len(touched) > together:
-        groups = np.searchsorted(touched[::together], shards, "right")
+    shards_at_once = max(1, files.at_once // len(sealed))
+    if len(touched) > shards_at_once:
+        groups = np.searchsorted(touched[::shards_at_once], shards, "right")
         some = [groups == group for group in range(1, int(groups.max()) + 1)]
         return sum(read_chunks(arrays, chunks[own], buffers, slots[own]) for own in some)
     pairs = [(array, shard) for array in sealed for shard in touched]
     if unread := [pair for pair in pairs if pair[1] not in pair[0].manifests]:
         _ = sealed[0].checksums  # of all arrays: read once, and not in each of the threads
-        files.each(lambda pair: pair[0].manifest(pair[1]), unread)
+        files.for_each(lambda pair: pair[0].manifest(pair[1]), unread)
     strides = np.array([[buffer.strides[0]] for buffer in buffers])
     jobs = np.empty((len(sealed), len(chunks), 7), np.int64)
     jobs[:, :, 4] = [[_KINDS.get(array.codec.name, _OTHER)] for array in sealed]

@@ -89,9 +89,9 @@ class Codec(NamedTuple):
 
 def _texts(plain: Any, count: int) -> Any:
     """The texts of a chunk, one per row."""
-    found = int.from_bytes(bytes(plain[:BLOSC_WORD]), "little")
-    if found != count:
-        raise DamagedStore(f"expected {count} texts, got {found}")
+    stated = int.from_bytes(bytes(plain[:BLOSC_WORD]), "little")
+    if stated != count:
+        raise DamagedStore(f"expected {count} texts, got {stated}")
     return _TEXT.decode(plain)
 
 

@@ -37,7 +37,7 @@ class RangeReader:
 
     source: int | Ints  # a file descriptor, or IN_MEMORY; of all ranges or of each
     places: Ints  # offsets in the file, or addresses
-    held: Any  # objects to keep alive until the bytes are read
+    owners: Any  # objects to keep alive until the bytes are read
 
 
 class Files(ABC):
@@ -57,7 +57,7 @@ class Files(ABC):
         """Compare existing files with those in the seal; raises DamagedStore if one is missing or differs."""
 
     @abstractmethod
-    def found(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         """Sizes of all existing files by name, listed or not."""
 
     def exists(self, name: str) -> bool:
@@ -83,7 +83,7 @@ class Files(ABC):
     def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Make ranges of several files readable by compiled code."""
 
-    def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
+    def for_each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """Call a function that reads for each item, in parallel if reading is latency-bound."""
         for item in items:
             work(item)

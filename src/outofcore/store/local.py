@@ -113,7 +113,7 @@ class LocalFiles(Files):
             self._identities[name] = _identity(facts)
         self._listed = files
 
-    def found(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
 
         def refuse(error: OSError) -> None:

@@ -213,8 +213,8 @@ class Store(ABC):
             message = f"{self.root}: no split {split!r}{f' (did you mean {meant!r}?)' if meant else ''}"
             message += f"; there are {', '.join(self.splits)}"
             if split in self.splits:
-                there = "it has no parts" if self.parts == ("",) else f"there are {', '.join(map(repr, self.parts))}"
-                message = f"{self.root}: no part {part!r}; {there}"
+                parts = "it has no parts" if self.parts == ("",) else f"there are {', '.join(map(repr, self.parts))}"
+                message = f"{self.root}: no part {part!r}; {parts}"
             raise StoreError(message)
         return f"{part}/{split}" if part else split
 
@@ -323,7 +323,7 @@ def open_sealed(files: Files) -> SealedStore:
     files.compare(seal.files)
     names = [name for name in seal.files if name.endswith("zarr.json")]
     content: dict[str, bytes] = {}
-    files.each(lambda name: content.update({name: files.read(name, 0, files.size(name))}), names)
+    files.for_each(lambda name: content.update({name: files.read(name, 0, files.size(name))}), names)
     metadata = {name: parse_document(files.root, name, content[name], seal.files[name][1]) for name in names}
     return SealedStore(files, seal, metadata)
 

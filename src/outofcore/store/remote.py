@@ -102,7 +102,7 @@ class RemoteFiles(Files):
                 what = f"has {sizes[name]} bytes, expected {size}" if name in sizes else "is missing"
                 raise DamagedStore(f"{self.root}: {name} {what}; {ADVICE}")
 
-    def found(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         return {name: facts["size"] for name, facts in self._objects().items()}
 
     def _objects(self) -> dict[str, Any]:
@@ -148,8 +148,8 @@ class RemoteFiles(Files):
             readers.append(RangeReader(IN_MEMORY, places, parts))
         return readers
 
-    def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
-        """Call the function for all items in parallel; it must not call :meth:`each` or :meth:`open_ranges`."""
+    def for_each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
+        """Call the function for all items in parallel; it must not call :meth:`for_each` or :meth:`open_ranges`."""
         self._require_same_process()
         for _ in self._pool.map(work, items):
             pass

@@ -108,13 +108,13 @@ class CachedFiles(RemoteFiles):
         readers, lacking = [], []
         for ranges, own in zip(wanted, spans, strict=True):
             readers.append(RangeReader(self._file.number, ranges.offsets + self._place(ranges.name), self._file))
-            if not all(there := [self._has(*span) for span in own]):
-                lacking.append((ranges, ~np.array(there), readers[-1]))
+            if not all(cached := [self._has(*span) for span in own]):
+                lacking.append((ranges, ~np.array(cached), readers[-1]))
         some = [Ranges(ranges.name, ranges.offsets[absent], ranges.lengths[absent]) for ranges, absent, _ in lacking]
         for (_, absent, reader), fetched in zip(lacking, super().open_ranges(some), strict=True):
             reader.source = np.where(absent, IN_MEMORY, self._file.number)
             reader.places[absent] = fetched.places
-            reader.held = self._file, fetched.held
+            reader.owners = self._file, fetched.owners
         return readers
 
     def drop(self, name: str, offset: int, length: int) -> bool:

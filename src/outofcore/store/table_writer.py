@@ -204,9 +204,9 @@ class TableWriter:
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
         rows = [list(arrays) for arrays in zip(*cut, strict=True)]
-        together = max(1, TOGETHER_BYTES // max(1, sum(array.nbytes for array in rows[0])))
-        for first in range(0, chunks, together):
-            self._queue.put(rows[first : first + together], self._encode, self._append_chunk)
+        task_chunks = max(1, TOGETHER_BYTES // max(1, sum(array.nbytes for array in rows[0])))
+        for first in range(0, chunks, task_chunks):
+            self._queue.put(rows[first : first + task_chunks], self._encode, self._append_chunk)
 
     def _append_chunk(self, encoded: list[bytes]) -> None:
         for field, content in zip(self.fields, encoded, strict=True):

@@ -121,15 +121,15 @@ def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], f
     One that is damaged may be replaced. ``fields`` are those that rows will have, where the settings do not say.
     """
     try:
-        there = open_store(path)
-        rows = there.rows(there.splits[0], there.parts[0]).fields if fields else {}
+        earlier = open_store(path)
+        rows = earlier.rows(earlier.splits[0], earlier.parts[0]).fields if fields else {}
     except StoreError:
         return
-    stated = there.attributes.get("params")
+    stated = earlier.attributes.get("params")
     known = stated if isinstance(stated, dict) else {}
     stored = {name: (str(array.dtype), array.shape[1:]) for name, array in rows.items()}
-    if there.domain != domain:
-        what = f"is one of {there.domain}"
+    if earlier.domain != domain:
+        what = f"is one of {earlier.domain}"
     elif stored != {array.name: (array.dtype, tuple(array.shape)) for array in fields}:
         what = f"has other fields: {', '.join(rows)}"
     elif stated != params:

@@ -46,7 +46,7 @@ def verify(path: str | Path, progress: Callable[[int], object] | None = None) ->
 
 def _compare(files: Files, seal: Seal, progress: Callable[[int], object] | None) -> tuple[list[str], int]:
     """Problems found, and number of bytes read."""
-    sizes = files.found()
+    sizes = files.sizes()
     problems = {
         name: f"{files.root}: {name} {f'has {sizes[name]} bytes, expected {size}' if name in sizes else 'is missing'}; "
         f"{ADVICE}"
@@ -74,7 +74,7 @@ def _compare(files: Files, seal: Seal, progress: Callable[[int], object] | None)
         if progress:
             progress(whole[name][0])
 
-    files.each(check, sorted(whole))
+    files.for_each(check, sorted(whole))
     lines = [problems[name] for name in sorted(problems)] or ([refusal] if store is None else _counts(store))
     return lines, sum(size for size, _ in whole.values())
 
@@ -91,7 +91,7 @@ def _wrong(files: Files, array: SealedArray | None, name: str, size: int, digest
     except StoreError as error:
         damage = str(error)
     try:
-        for cuts in _together(edges):
+        for cuts in _groups(edges):
             content = memoryview(files.read(name, cuts[0], cuts[-1] - cuts[0]))
             hasher.update(content)
             for start, stop in pairwise(cuts):
@@ -104,7 +104,7 @@ def _wrong(files: Files, array: SealedArray | None, name: str, size: int, digest
     return damage
 
 
-def _together(edges: list[int]) -> Iterator[list[int]]:
+def _groups(edges: list[int]) -> Iterator[list[int]]:
     """Edges in groups that are read at once; each begins where the last ended."""
     group = edges[:1]
     for edge in edges[1:]:

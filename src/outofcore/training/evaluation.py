@@ -70,7 +70,7 @@ def evaluate(
     shown: dict[str, Any] = {key: round(value, _DIGITS) for key, value in figures.items()}
     if len(groups) > 1:
         without = [task.summarize({key: whole[key] - value for key, value in sums.items()}) for sums in groups.values()]
-        ends = {key: interval(value, [each.get(key, math.nan) for each in without]) for key, value in figures.items()}
+        ends = {key: interval(value, [rest.get(key, math.nan) for rest in without]) for key, value in figures.items()}
         for side, name in enumerate(("low", "high")):
             rounded = {key: round(pair[side], _DIGITS) for key, pair in ends.items() if pair}
             shown[name] = {
@@ -89,7 +89,7 @@ def _by_group(batch: Batch, groups: Tensor) -> Iterator[tuple[int, Batch]]:
     names, counts = torch.unique_consecutive(groups, return_counts=True)
     pieces = {key: torch.split(tensor, counts.tolist()) for key, tensor in batch.items()}
     for place, name in enumerate(names.tolist()):
-        yield name, {key: each[place] for key, each in pieces.items()}
+        yield name, {key: split_tensors[place] for key, split_tensors in pieces.items()}
 
 
 def interval(value: float, without: Sequence[float]) -> tuple[float, float] | None:
@@ -101,8 +101,8 @@ def interval(value: float, without: Sequence[float]) -> tuple[float, float] | No
     if not np.isfinite(values).all() or not (np.append(values, value) % 1).any() or not np.ptp(values):
         return None
     error = math.sqrt((count - 1) / count * float(np.square(values - values.mean()).sum()))
-    reach = t_quantile(count - 1) * error
-    return value - reach, value + reach
+    half_width = t_quantile(count - 1) * error
+    return value - half_width, value + half_width
 
 
 def t_quantile(freedom: int) -> float:

@@ -205,10 +205,10 @@ class _Run:
         self.steps = self.progress.steps(section, batches)
         self.curves = Curves(name, curves, self.steps)
         self._loss, self._validated = "", ""  # as they are shown
-        together = partial(
+        data_parallel = partial(
             DistributedDataParallel, find_unused_parameters=task.partly_used, gradient_as_bucket_view=True
         )
-        self._model = together(task) if self._ranks.world > 1 else task
+        self._model = data_parallel(task) if self._ranks.world > 1 else task
         # Casts are not cached, so that the gradients of a weight that is used twice add up in 32 bits.
         self._precision = partial(
             torch.autocast, where.type, torch.bfloat16, enabled=section.precision == "bf16-mixed", cache_enabled=False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, get_args
 
 from outofcore.display.table import DisplayTable, Kind, columns
@@ -74,7 +75,7 @@ class Forecast:
         if self.way == RAW:
             return self.data[RAW] // LOADERS
         needs = self._needs(self.section, self.schemas, self._splits)
-        return int(max(sum(getattr(each, ESTIMATED[self.way]) for each in split) for split in needs))
+        return int(max(sum(map(attrgetter(ESTIMATED[self.way]), split)) for split in needs))
 
     @property
     def given_to_a_loader(self) -> int:
@@ -99,8 +100,8 @@ class Forecast:
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
     ) -> LoaderBytes:
         """Of the loaders of splits with these rows by part in all ranks, for other settings and schemas."""
-        needs = [each for split in self._needs(section, schemas, splits) for each in split]
-        return LoaderBytes(*(self.ranks * sum(getattr(each, name) for each in needs) for name in ESTIMATED.values()))
+        needs = [estimate for split in self._needs(section, schemas, splits) for estimate in split]
+        return LoaderBytes(*(self.ranks * sum(map(attrgetter(name), needs)) for name in ESTIMATED.values()))
 
     def _needs(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]

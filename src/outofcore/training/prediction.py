@@ -129,7 +129,7 @@ def _kept(task: Task, sample: Batch, count: int, section: TrainSection) -> int:
     """Bytes that a forward pass keeps for the backward pass, and twice its largest tensor: gradients on their way."""
     device = next(task.parameters()).device
     batch = {name: tensor.new_zeros((count, *tensor.shape[1:]), device=device) for name, tensor in sample.items()}
-    given = [each.untyped_storage() for each in (*task.parameters(), *task.buffers(), *batch.values())]
+    given = [tensor.untyped_storage() for tensor in (*task.parameters(), *task.buffers(), *batch.values())]
     others = {id(storage) for storage in given}
     kept: dict[int, torch.UntypedStorage] = {}  # by storage: several tensors may be views of one
 
@@ -214,7 +214,7 @@ def loader_needs(
     ``columns`` of so many ``sequences`` come with the samples.
     """
     value = _values_bytes(columns)
-    taken = [*columns, *(each for each in _taken(schema, reading) if each not in columns)]
+    taken = [*columns, *(field for field in _taken(schema, reading) if field not in columns)]
     table = sequences * (8 + _values_bytes(taken)) if taken else 0
     fields, chunks = _fields(schema, reading), -(-rows // layout.chunk_rows)
     windows = _windows(reading, rows)
@@ -264,7 +264,7 @@ def _taken(schema: Schema, reading: Reading) -> list[Field]:
 
 def _values_bytes(columns: Iterable[Field]) -> int:
     """Bytes of the columns' values of one sequence."""
-    return sum(indexable(np.zeros((1, *each.shape), each.dtype)).nbytes for each in columns)
+    return sum(indexable(np.zeros((1, *field.shape), field.dtype)).nbytes for field in columns)
 
 
 def _window(reading: Reading) -> Window | None:

@@ -66,30 +66,30 @@ def meet(device: torch.device) -> Ranks:
 
 def add_up(values: Tensor) -> Tensor:
     """Sum over all ranks, in place."""
-    if _together():
+    if _several_ranks():
         distributed.all_reduce(values)
     return values
 
 
 def add_up_each(sums: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
     """Sums over all ranks of tensors by name; all ranks have the same names and get the same sums."""
-    if not _together():
+    if not _several_ranks():
         return sums
     return {name: add_up(sums[name].to(device)).cpu() for name in sorted(sums)}
 
 
 def any_of(flag: bool) -> bool:  # noqa: FBT001 - the tested condition
     """Whether it holds on any rank; waits for all ranks, but not for an accelerator."""
-    return bool(add_up(torch.tensor(int(flag)))) if _together() else flag
+    return bool(add_up(torch.tensor(int(flag)))) if _several_ranks() else flag
 
 
 def refuse_other_steps(step: int, folder: Path) -> None:
     """Raise StateError, on all ranks, unless all of them resume at the same step."""
-    if not _together():
+    if not _several_ranks():
         return
     steps = [torch.zeros((), dtype=torch.int64) for _ in range(distributed.get_world_size())]
     distributed.all_gather(steps, torch.tensor(step))
-    if other := [(rank, int(each)) for rank, each in enumerate(steps) if int(each) != int(steps[0])]:
+    if other := [(rank, int(other_step)) for rank, other_step in enumerate(steps) if int(other_step) != int(steps[0])]:
         raise StateError(
             f"{folder}: rank 0 resumes at step {int(steps[0])}, rank {other[0][0]} at step {other[0][1]}; expected a "
             "folder that all ranks share: put the project on a shared filesystem, or remove this folder on every host "
@@ -102,7 +102,7 @@ def wait_for_all() -> None:
     any_of(flag=False)
 
 
-def _together() -> bool:
+def _several_ranks() -> bool:
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 

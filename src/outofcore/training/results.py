@@ -74,7 +74,7 @@ def split_digest(store: Store, split: str) -> str:
     Figures on splits of equal digests can be compared.
     """
     if isinstance(store, JoinedStore):
-        digests = [split_digest(each, split) for each in store.stores]
+        digests = [split_digest(joined, split) for joined in store.stores]
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
     places = tuple(f"{part}/{split}/" if part else f"{split}/" for part in store.parts)
     files = {name: digest for name, (_, digest) in store.seal.files.items() if name.startswith(places)}

@@ -192,7 +192,7 @@ class ReadGame:
             known = self._increment != NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2])
             if took[row] == NO_CLOCK and known and clock[row - 2] + self._increment >= clock[row]:
                 took[row] = clock[row - 2] + self._increment - clock[row]
-        return [min(each, LARGEST_CLOCK) for each in took]
+        return [min(spent, LARGEST_CLOCK) for spent in took]
 
 
 def audit(where: str, *game: Any, **settings: Any) -> str | None:

@@ -198,13 +198,13 @@ GAME_COLUMNS = (
         "source",
         "uint32",
         "raw file that it comes from, a row of sources",
-        lambda games: [each.source for each in games.stretches],
+        lambda games: [stretch.source for stretch in games.stretches],
     ),
     game_column(
         "member",
         "uint32",
         "file inside that archive, in its order; 0 where it is no archive",
-        lambda games: [each.member for each in games.stretches],
+        lambda games: [stretch.member for stretch in games.stretches],
     ),
     game_column("offset", "uint64", "byte at which the game begins in the decompressed file"),
 )

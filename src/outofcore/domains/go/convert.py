@@ -297,7 +297,7 @@ def _game_counts(played: Played, headers: Sequence[Header], kept: Ints, cut: Cut
         ("handicap", [header.handicap_rule for header in headers]),
     ):
         for rule in set(rules):
-            counts[f"{prefix}_{rule.name.lower()}"] = np.array([each is rule for each in rules])
+            counts[f"{prefix}_{rule.name.lower()}"] = np.array([game_rule is rule for game_rule in rules])
     counts["handicap_differs"] = np.array(
         [header.handicap_stated > 1 and header.handicap != header.handicap_stated for header in headers], bool
     )

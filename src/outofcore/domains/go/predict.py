@@ -44,10 +44,10 @@ def predict(task: PolicyTask | StyleTask, batch: Batch) -> dict[str, Tensor]:
     for symmetry in range(SYMMETRIES):
         shown = padded.gather(2, source[:, symmetry, None].to(task.device).expand(-1, planes.shape[1], -1))
         logits, *outcome = task.predict({**batch, "planes": shown.reshape(planes.shape)})
-        there = target[:, symmetry].to(task.device)
-        outputs = [logits.softmax(1).gather(1, torch.where(there == OFF_BOARD, points, there)), *outcome]
+        places = target[:, symmetry].to(task.device)
+        outputs = [logits.softmax(1).gather(1, torch.where(places == OFF_BOARD, points, places)), *outcome]
         sums = [one + other for one, other in zip(sums, outputs, strict=True)] if sums else outputs
-    return {name: each / SYMMETRIES for name, each in zip(("move", "value", "score"), sums, strict=False)}
+    return {name: total / SYMMETRIES for name, total in zip(("move", "value", "score"), sums, strict=False)}
 
 
 def unfiltered(section: GoSection) -> GoSection:
@@ -93,7 +93,7 @@ def rows(
             "played": name_of(move, frame, size) if follows else "",
             "probability": float(shares[move]) if follows else None,
             "best": {name_of(point, frame, size): float(shares[point]) for point in listed[: options.best]},
-            **{f"{name}_for_black": sign * float(each) for name, each in prediction.items() if name != "move"},
+            **{f"{name}_for_black": sign * float(value) for name, value in prediction.items() if name != "move"},
         }
 
 

@@ -71,7 +71,7 @@ def divided(unit: Unit, section: GoSection) -> tuple[Unit, ...]:
 
 def pieces_of(unit: Unit) -> list[Piece]:
     """The piece of each stretch; that of one that could not be read is empty."""
-    return [each.detail or NOTHING for each in unit.stretches]
+    return [stretch.detail or NOTHING for stretch in unit.stretches]
 
 
 def cut_games(unit: Unit) -> CutGames:

@@ -131,13 +131,13 @@ class GoReading:
 
     def _of_games(self, rows: Mapping[str, npt.NDArray[Any]], state: npt.NDArray[Any]) -> dict[str, torch.Tensor]:
         """What the columns of the games say, in the view of the side to play."""
-        white, found = state[:, -1, TO_PLAY] == 1, dict[str, npt.NDArray[Any]]()
+        white, tensors = state[:, -1, TO_PLAY] == 1, dict[str, npt.NDArray[Any]]()
         sign = np.where(white, -1, 1).astype(np.float32)
         of = {name: rows[name].reshape(len(white), -1)[:, -1] for name in self.columns}
         if self.section.value:
             drawn, winner = of["result"] == ResultKind.DRAW, sign * of["winner"]
             for name, known in (("value", winner), ("score", winner * of["margin"])):
-                found[name] = np.where(winner != 0, known, np.where(drawn, 0, np.nan))
+                tensors[name] = np.where(winner != 0, known, np.where(drawn, 0, np.nan))
         if self.section.features == "planes8":
             back, number = 1 + np.arange(RECENT), state[..., MOVE_NUMBER]
             same = number[:, -1:] - number[:, -1 - back] == back
@@ -150,8 +150,8 @@ class GoReading:
                 *_rank(np.where(white, of["white_rank"], of["black_rank"])),
                 *_rank(np.where(white, of["black_rank"], of["white_rank"])),
             )
-            found["globals"] = np.column_stack([passes, *facts])
-        return {name: torch.from_numpy(values.astype(np.float32)) for name, values in found.items()}
+            tensors["globals"] = np.column_stack([passes, *facts])
+        return {name: torch.from_numpy(values.astype(np.float32)) for name, values in tensors.items()}
 
     def plain(self) -> GoReading:
         """The same reading without symmetries."""

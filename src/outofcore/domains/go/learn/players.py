@@ -116,14 +116,14 @@ def entries(games: PlayedGames, least: int, first_moves: int | None) -> dict[str
     alternating colours, or with fewer than ``least`` such rows, are left out. All (entries,) int64: ``group`` (player),
     ``first`` row, ``count`` of rows, ``step`` (2).
     """
-    found = []
+    tables = []
     length = games.length if first_moves is None else np.minimum(games.length, first_moves)
     for side in (0, 1):
         offset = (games.first_player != side).astype(np.int64)
         count = (length - offset + 1) // 2
         chosen = (games.sides[:, side] >= 0) & games.alternating & (count >= least)
-        found.append(np.stack([games.sides[:, side], games.start + offset, count, np.full(len(count), 2)], 1)[chosen])
-    table = np.concatenate(found)
+        tables.append(np.stack([games.sides[:, side], games.start + offset, count, np.full(len(count), 2)], 1)[chosen])
+    table = np.concatenate(tables)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     return {
         name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(("group", "first", "count", "step"))

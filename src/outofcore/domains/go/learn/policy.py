@@ -106,7 +106,7 @@ class PolicyTask(MovePrediction):
         """Logits (batch, frame * frame + 1), and with ``value`` expected results and scores in points (batch,)."""
         logits, *expected = self.network(batch["planes"], batch.get("on_board"), batch.get("globals"))
         units = (outcome.unit for outcome in self.outcomes)
-        return logits.float(), *(each.float() * unit for each, unit in zip(expected, units, strict=False))
+        return logits.float(), *(output.float() * unit for output, unit in zip(expected, units, strict=False))
 
     def sums(self, batch: Batch, logits: Tensor, *expected: Tensor) -> dict[str, Tensor]:
         """How many games were won too, and how often the winner is expected to win."""

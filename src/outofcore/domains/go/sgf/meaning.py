@@ -240,9 +240,9 @@ def result(text: str) -> GameResult:
         return GameResult(0, ResultKind.DRAW, 0.0)
     if word in _NO_RESULT:
         return GameResult(0, ResultKind.VOID, math.nan)
-    found = _RESULT.fullmatch(text)
-    if found:
-        winner, how = (1 if found[1][0] in "bB" else -1), (found[2] or "").strip().lower()
+    match = _RESULT.fullmatch(text)
+    if match:
+        winner, how = (1 if match[1][0] in "bB" else -1), (match[2] or "").strip().lower()
     else:
         winner = _winner(text)
         how = "" if not winner else re.sub(rf"^[{_COLOURS}番方棋이의の:,+\s]*(?:胜|勝ち?|승|赢|贏)?\s*", "", text)
@@ -277,10 +277,10 @@ def _winner(text: str) -> int:
 @lru_cache(maxsize=4096)
 def date(raw: bytes) -> int:
     """The first day of DT as year * 10000 + month * 100 + day; 00 for unknown parts, 0 without a date."""
-    found = _DATE.search(raw.decode("latin-1"))
-    if not found:
+    match = _DATE.search(raw.decode("latin-1"))
+    if not match:
         return 0
-    year, month, day = (int(part or 0) for part in found.groups())
+    year, month, day = (int(part or 0) for part in match.groups())
     if month > 12:
         month = day = 0
     return year * 10_000 + month * 100 + (day if day <= 31 else 0)
@@ -292,11 +292,11 @@ def rank(text: str) -> int:
     text = unicodedata.normalize("NFKC", text)
     amateur, known = _AMATEUR.search(text), _PROFESSIONAL.search(text)
     text = _NUMERAL.sub(_number, _PROFESSIONAL.sub("", _AMATEUR.sub("", text)))
-    found = _RANK.match(text.strip())
-    if not found or not 1 <= int(found[2]) <= 30:
+    match = _RANK.match(text.strip())
+    if not match or not 1 <= int(match[2]) <= 30:
         return UNKNOWN_RANK
-    number, unit = int(found[2]), (found[3] or "").lower()
-    professional = not amateur and (bool(found[1] or known) or unit in ("p", "pro", "品", "dan pro"))
+    number, unit = int(match[2]), (match[3] or "").lower()
+    professional = not amateur and (bool(match[1] or known) or unit in ("p", "pro", "品", "dan pro"))
     if professional or unit in ("d", "dan", "段", "단", "段位"):
         if number > 9:
             return UNKNOWN_RANK

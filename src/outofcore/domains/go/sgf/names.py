@@ -45,7 +45,7 @@ def unescaped(raw: bytes) -> bytes:
     """SGF escapes resolved: a backslash is dropped, together with a line break that follows it."""
     if b"\\" not in raw:
         return raw
-    return _ESCAPED.sub(lambda found: b"" if found[1] in _BREAKS else found[1], raw)
+    return _ESCAPED.sub(lambda match: b"" if match[1] in _BREAKS else match[1], raw)
 
 
 def decode(
@@ -68,10 +68,10 @@ def decode(
     whole = b"\n".join(plain)
     if whole.isascii():
         return tuple(_simple(value.decode("ascii")) for value in plain), NameRule.ASCII
-    found, rule = _codec(whole, codec_of(charset) if charset else None, utf16=utf16)
+    encoding, rule = _codec(whole, codec_of(charset) if charset else None, utf16=utf16)
     if rule is NameRule.DAMAGED_UTF8:
         plain = tuple(_CUT.sub(_CUT_CHARACTER, value) for value in plain)
-    return tuple(_simple(value.decode(found, "replace")) for value in plain), rule
+    return tuple(_simple(value.decode(encoding, "replace")) for value in plain), rule
 
 
 def _is_unsure(raw: bytes, codec: str) -> bool:

@@ -120,10 +120,10 @@ def _pieces(file: Any, member: Member, path: Sequence[str]) -> Iterator[Any]:
     _check_rows("the file", file.metadata.num_rows, total)
 
 
-def _check_rows(place: str, stated: int, held: int) -> None:
+def _check_rows(place: str, stated: int, count: int) -> None:
     """Arrow reads the rows that are there, whatever number the file states."""
-    if stated != held:
-        raise pa.ArrowInvalid(f"{place} states {stated:,} rows and holds {held:,}")
+    if stated != count:
+        raise pa.ArrowInvalid(f"{place} states {stated:,} rows and holds {count:,}")
 
 
 def _arrays(file: Any, group: int, path: Sequence[str], rows: int) -> Iterator[Any]:
