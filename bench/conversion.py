@@ -228,7 +228,7 @@ def sides(domain: str, raw: Path, folder: Path, workers: int, tokenizer: Path | 
         "text": (text, text),
     }[domain]
     (reference_name, referred), (engine_name, parsed) = SIDES[domain]
-    found = {
+    candidates = {
         OURS: (whole, ours),
         UNAUDITED: (whole, {**ours, "audits": False}),
         reference_name.format(workers): (referred, reference),
@@ -236,7 +236,7 @@ def sides(domain: str, raw: Path, folder: Path, workers: int, tokenizer: Path | 
     }
     return [
         Side(name, function, {**given, "workers": workers}, ahead=0, seconds=0, rehearsed=False)
-        for name, (function, given) in found.items()
+        for name, (function, given) in candidates.items()
     ]
 
 
@@ -290,8 +290,8 @@ def main() -> None:
             draw_games(domain, raw, folder / "store.zarr", folder, options.games)
         measured = compare(compared, options.rounds, 0)
     if domain == "text":
-        for each in measured.values():
-            each.rates = [rate / 1e6 for rate in each.rates]
+        for side in measured.values():
+            side.rates = [rate / 1e6 for rate in side.rates]
     reference = compared[2].name
     against = dict.fromkeys(measured, reference)
     rows = speed_rows(

@@ -87,20 +87,20 @@ def loading_rows(store: Store, rounds: int, seconds: float) -> list[Row]:
         ready.append(batch)
         if (size := size + sum(tensor.nbytes for tensor in batch.values())) > HELD_BYTES:
             break
-    held = {key: torch.cat([batch[key] for batch in ready]) for key in ready[0]}
+    columns = {key: torch.cat([batch[key] for batch in ready]) for key in ready[0]}
     for pinned in (True, False):
-        epochs[PINNED if pinned else "gather, pageable"] = lambda pinned=pinned: gathered(held, pinned)
+        epochs[PINNED if pinned else "gather, pageable"] = lambda pinned=pinned: gathered(columns, pinned)
     measured = compare_here(epochs, rounds, seconds)
     rows = speed_rows(measured, "samples/s", dict.fromkeys(measured, PINNED), memory=False, short=f"`{PINNED}`")
-    sample = sum(tensor[0].nbytes for tensor in held.values())
-    rows += [Row(label=label, value=each.rate * sample / 1e9, unit="GB/s") for label, each in measured.items()]
+    sample = sum(tensor[0].nbytes for tensor in columns.values())
+    rows += [Row(label=label, value=side.rate * sample / 1e9, unit="GB/s") for label, side in measured.items()]
     return [replace(row, table="gpu_loading") for row in rows]
 
 
-def gathered(held: dict[str, torch.Tensor], pinned: bool) -> Iterator[int]:  # noqa: FBT001
-    for places in torch.randperm(len(next(iter(held.values())))).split(BATCH):
-        taken = {name: tensor.index_select(0, places) for name, tensor in held.items()}
-        sent = [(each.pin_memory() if pinned else each).to(DEVICE, non_blocking=True) for each in taken.values()]
+def gathered(columns: dict[str, torch.Tensor], pinned: bool) -> Iterator[int]:  # noqa: FBT001
+    for places in torch.randperm(len(next(iter(columns.values())))).split(BATCH):
+        taken = {name: tensor.index_select(0, places) for name, tensor in columns.items()}
+        sent = [(tensor.pin_memory() if pinned else tensor).to(DEVICE, non_blocking=True) for tensor in taken.values()]
         yield len(sent[0])
 
 

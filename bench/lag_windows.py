@@ -26,7 +26,7 @@ import torch
 
 from harness.results import Row, arguments, memory_row, save, speed_rows
 from harness.sessions import BATCH, HEIGHT, LAGS, POOL_BLOCKS, WIDTH, make_sessions, sessions_section
-from harness.sides import Epoch, Measured, Side, compare, held, once, tell
+from harness.sides import Epoch, Measured, Side, compare, memory_used, once, tell
 from harness.stores import convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.tensors import prepare
@@ -127,11 +127,11 @@ class Sessions(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         """Shuffled batches of one session each."""
         generator = np.random.default_rng(0)
         of = np.array([number for number, _ in self.places])
-        found = []
+        batches = []
         for number in range(len(self.sessions)):
             mine = generator.permutation(np.flatnonzero(of == number)).tolist()
-            found += [mine[start : start + BATCH] for start in range(0, len(mine) - BATCH + 1, BATCH)]
-        return [found[place] for place in generator.permutation(len(found))]
+            batches += [mine[start : start + BATCH] for start in range(0, len(mine) - BATCH + 1, BATCH)]
+        return [batches[place] for place in generator.permutation(len(batches))]
 
 
 def listed(path: str, workers: int) -> Epoch:
@@ -151,7 +151,7 @@ def trained(path: str, memory: int) -> dict[str, Any]:
     store, section = open_store(path), sessions_section("raw", "lz4")
     task, reading = DOMAIN.task(store, section), DOMAIN.reading(store.attributes, section)
     device = torch.device("cpu")
-    before = sum(held())
+    before = sum(memory_used())
     loaders = open_loaders(store, task, reading, section.train, memory=memory, residency="auto", device=device)
     with tempfile.TemporaryDirectory() as out, MemoryWatch(interval=0.1) as watch:
         figures = fit(task, *loaders, section.train, name="neural", out=Path(out), identity={}, device="cpu", threads=2)
@@ -163,7 +163,7 @@ def sides(stores: dict[str, Path]) -> list[tuple[Side, int]]:
     narrow = decoded_bytes(stores["lz4"])
     streamed = {"path": stores["lz4"], "memory": 1 << 30}
     hybrid = (1 << 30) + min(narrow // 2, 1 << 29)
-    found = [
+    compared = [
         (Side("streamed, lz4", stored, streamed), 1 << 30),
         (Side("streamed, lz4, cast to float32", stored, {**streamed, "cast": True}), 1 << 30),
         (Side("streamed, zstd", stored, {**streamed, "path": stores["zstd"], "codec": "zstd"}), 1 << 30),
@@ -178,8 +178,8 @@ def sides(stores: dict[str, Path]) -> list[tuple[Side, int]]:
     if "bfloat16" in stores:
         wide = decoded_bytes(stores["bfloat16"]) + (2 << 30)
         ram = {"path": stores["bfloat16"], "residency": "ram", "memory": wide, "codec": "zstd"}
-        found.append((Side("ram, bfloat16", stored, ram), wide))
-    return found
+        compared.append((Side("ram, bfloat16", stored, ram), wide))
+    return compared
 
 
 def decoded_bytes(path: Path) -> int:
@@ -250,26 +250,26 @@ def table(tried: list[Side], measured: dict[str, Measured]) -> list[Row]:
     against = dict.fromkeys(measured, SELECT) if SELECT in measured else {}
     rows = speed_rows(measured, "windows/s", against, work="window", short="index_select")
     for side in tried:
-        each, arguments_ = measured[side.name], side.arguments
-        if not each.rates:
+        result, arguments_ = measured[side.name], side.arguments
+        if not result.rates:
             continue
         narrowed = 4 if arguments_.get("transforms") else 1
         wide = 4 if arguments_.get("cast") or side.function is listed else 2 if "bfloat16" in side.name else 1
         size = LAGS * HEIGHT * WIDTH * wide / narrowed
-        rows.append(Row(label=side.name, value=each.rate * size / 1e9, unit="GB/s"))
+        rows.append(Row(label=side.name, value=result.rate * size / 1e9, unit="GB/s"))
         if side.function is stored and arguments_.get("residency", "streamed") in {"streamed", "hybrid"}:
-            rows.append(memory_row(f"neural: {side.name}", each.held_bytes, arguments_["memory"]))
+            rows.append(memory_row(f"neural: {side.name}", result.held_bytes, arguments_["memory"]))
     return rows
 
 
 def conversion_rows(conversions: dict[str, dict[str, Any]]) -> list[Row]:
     rows = []
-    for name, each in conversions.items():
+    for name, figures in conversions.items():
         of = {"label": name, "table": "conversion"}
         rows += [
-            Row(value=each["seconds"], unit="seconds", **of),
-            Row(value=each["bytes_store"] / 1e6, unit="MB of store", **of),
-            Row(value=each["peak_memory_bytes"] / 1e6, unit="peak MB", **of),
+            Row(value=figures["seconds"], unit="seconds", **of),
+            Row(value=figures["bytes_store"] / 1e6, unit="MB of store", **of),
+            Row(value=figures["peak_memory_bytes"] / 1e6, unit="peak MB", **of),
         ]
     return rows
 

@@ -116,8 +116,8 @@ def prepare_text(source: Path, tokenizer: Path, megabytes: int, folder: Path) ->
     tokens = np.load(folder / "flat" / "tokens.npy", mmap_mode="r")
     (folder / "arrays").mkdir()
     np.save(folder / "arrays" / "tokens.npy", np.lib.stride_tricks.sliding_window_view(tokens, LENGTH + 1)[::LENGTH])
-    each = ", ".join(f"{codec} {size:.3g}" for codec, size in sizes.items())
-    return f"{len(tokens):,} tokens; bytes per token in the store: {each}"
+    per_token = ", ".join(f"{codec} {size:.3g}" for codec, size in sizes.items())
+    return f"{len(tokens):,} tokens; bytes per token in the store: {per_token}"
 
 
 def text_store(folder: str, tokenizer: str, codec: str) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def main() -> None:
             # First: making their data takes minutes, in which idle processes lose cached pages.
             sides = [*peer_sides(given.kind, folder, given.peers.absolute(), versions), *sides]
         measured = compare(sides, given.rounds, given.seconds)
-    measured = dict(sorted(measured.items(), key=lambda each: each[0].split(",")[0] in PEERS))
+    measured = dict(sorted(measured.items(), key=lambda side: side[0].split(",")[0] in PEERS))
     save(
         given.out,
         given.name or f"loading_{given.kind}",

@@ -66,7 +66,7 @@ def judged(games: Path, sides: dict[str, Callable[[Tensor], Tensor]], most: int)
     """The mover's rating in each of so many positions, and whether each side predicts the human's move."""
     words, cells = [uci(int(code)) for code in vocabulary("uci").codes], policy_cells()
     table = torch.tensor([cells.get(name.removesuffix("n"), -1) for name in words])
-    found = list[list[np.ndarray]]()
+    batches = list[list[np.ndarray]]()
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "games.zarr"
         outofcore.convert("chess", games, store, splits={"val": 0.0, "test": 0.0})
@@ -83,10 +83,10 @@ def judged(games: Path, sides: dict[str, Callable[[Tensor], Tensor]], most: int)
                     side(planes).gather(1, index).masked_fill(impossible, IMPOSSIBLE).argmax(1) == target
                     for side in sides.values()
                 ]
-            found.append([batch["elo"][kept][:, 0].numpy(), *(each.numpy() for each in chosen)])
-            if sum(len(each[0]) for each in found) >= most:
+            batches.append([batch["elo"][kept][:, 0].numpy(), *(hit.numpy() for hit in chosen)])
+            if sum(len(columns[0]) for columns in batches) >= most:
                 break
-    elo, *hits = (np.concatenate(each) for each in zip(*found, strict=True))
+    elo, *hits = (np.concatenate(columns) for columns in zip(*batches, strict=True))
     return elo, dict(zip(sides, hits, strict=True))
 
 
@@ -103,14 +103,14 @@ def lc0(planes: Tensor) -> Tensor:
 
     Of eight boards 12 pieces and a repetition; castling by side and wing; whose turn; moves without progress; ones.
     """
-    of_119, made = planes.float(), torch.zeros(len(planes), 112, 8, 8)
+    of_119, of_112 = planes.float(), torch.zeros(len(planes), 112, 8, 8)
     for back in range(8):
-        made[:, 13 * back : 13 * back + 13] = of_119[:, 14 * back : 14 * back + 13]
+        of_112[:, 13 * back : 13 * back + 13] = of_119[:, 14 * back : 14 * back + 13]
     own_king, own_queen, their_king, their_queen = (of_119[:, plane] for plane in range(114, 118))
     for plane, value in enumerate((own_queen, own_king, their_queen, their_king, 1 - of_119[:, 112], of_119[:, 118])):
-        made[:, 104 + plane] = value
-    made[:, 111] = 1
-    return made
+        of_112[:, 104 + plane] = value
+    of_112[:, 111] = 1
+    return of_112
 
 
 def without_history(planes: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ def layer(message: bytes) -> Tensor:
 
 def fields(message: bytes) -> dict[int, list[Any]]:
     """Values of the fields of a message of Protocol Buffers, by number."""
-    at, found = 0, dict[int, list[Any]]()
+    at, values = 0, dict[int, list[Any]]()
 
     def varint() -> int:
         nonlocal at
@@ -213,8 +213,8 @@ def fields(message: bytes) -> dict[int, list[Any]]:
             value, at = message[at : at + size], at + size
             if kind == 5:
                 (value,) = struct.unpack("<f", value)
-        found.setdefault(number, []).append(value)
-    return found
+        values.setdefault(number, []).append(value)
+    return values
 
 
 if __name__ == "__main__":

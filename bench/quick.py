@@ -63,7 +63,7 @@ def chess(folder: Path) -> Ratios:
     """PGN to a store, and shuffled batches of planes."""
     raw = make_chess(folder, 1, 40)
     engine = conversion.rust_reader(str(raw), WORKERS)
-    found = conversions("chess", raw, engine, "the Rust reader", {})
+    ratios = conversions("chess", raw, engine, "the Rust reader", {})
     convert("chess", section_of("chess", raw), folder / "chess.zarr", WORKERS)
     store = open_store(folder / "chess.zarr")
     fields = tuple(column.field for column in POSITION_COLUMNS if column.field.name in CHESS.fields)
@@ -77,7 +77,7 @@ def chess(folder: Path) -> Ratios:
     }
     measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram", "mapped")
-    return found | {f"chess: batches {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
+    return ratios | {f"chess: batches {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
 
 
 def go(folder: Path) -> Ratios:
@@ -94,7 +94,7 @@ def text(folder: Path) -> Ratios:
     raw = lengthen(source, folder / "raw", TEXT_BYTES)
     changes = {"tokenizer": {"path": str(tokenizer)}}
     engine = conversion.gigatoken_alone(str(raw), str(tokenizer), WORKERS)
-    found = conversions("text", raw, engine, "gigatoken", changes)
+    ratios = conversions("text", raw, engine, "gigatoken", changes)
     convert("text", section_of("text", raw, changes), folder / "text.zarr", WORKERS)
     store = open_store(folder / "text.zarr")
     tokens = store.rows("train")["tokens"].read()
@@ -107,7 +107,7 @@ def text(folder: Path) -> Ratios:
     }
     measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram")
-    return found | {f"text: windows {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
+    return ratios | {f"text: windows {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
 
 
 def neural(folder: Path) -> Ratios:

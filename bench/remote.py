@@ -124,7 +124,7 @@ def main() -> None:
 
 def row(figure: str, side: str, rounds: Mapping[str, list[Round]]) -> Row:
     """The median of a figure; of an epoch also how many times that of the disk it takes."""
-    values, disk = ([each[figure] for each in rounds[name]] for name in (side, "disk"))
+    values, disk = ([figures[figure] for figures in rounds[name]] for name in (side, "disk"))
     own = Row(label=SIDES[side], value=median(values), of=figure, table="remote")
     if "epoch" not in figure or side == "disk":
         return own

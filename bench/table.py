@@ -42,8 +42,8 @@ def filled(text: str, results: Mapping[str, Result]) -> str:
     """
     described: set[str] = set()
 
-    def place(found: re.Match[str]) -> str:
-        begin, name, benches, without, end = found.groups()
+    def place(match: re.Match[str]) -> str:
+        begin, name, benches, without, end = match.groups()
         left_out = set(re.split(r";\s*", without)) if without else set()
         chosen = [reduced(results[bench], left_out) for bench in re.split(r",\s*", benches) if bench in results]
         if not chosen:
@@ -69,7 +69,7 @@ def all_of(result: Result) -> str:
     return "\n".join([*(one_table([result], name).markdown for name in tables_in(result)), notes([result], set())])
 
 
-def notes(results: Sequence[Result], told: set[str]) -> str:
+def notes(results: Sequence[Result], named_above: set[str]) -> str:
     """How each was measured, on what; a machine that all share is named once, and joins what was told."""
     machines = dict.fromkeys(machine(result) for result in results)
     lines = []
@@ -79,10 +79,10 @@ def notes(results: Sequence[Result], told: set[str]) -> str:
         lines.append(f"`{result['command']}`{facts}{on}")
     if len(lines) > 1:
         lines = [f"- {line}" for line in lines]
-    new = machines.keys() - told
-    named = [each for each in versions(results) if new or each not in told]
+    new = machines.keys() - named_above
+    named = [line for line in versions(results) if new or line not in named_above]
     where = f"Measured on {next(iter(machines))};" if new and len(machines) == 1 else "With"
-    told.update(machines, named)
+    named_above.update(machines, named)
     return "\n".join([*lines, "", *([f"{where} {', '.join(named)}.", ""] if named else [])])
 
 

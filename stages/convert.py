@@ -55,7 +55,7 @@ def main(name: str, entry: str = "") -> None:
         write(name, f"convert{below}", figures)
         write(name, f"convert_run{below}", run)
     size, peak, most = (
-        format_bytes(each) for each in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
+        format_bytes(size) for size in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
     )
     print(f"{shown}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
     print(f"{shown}: peak memory {peak} of {most} allowed")

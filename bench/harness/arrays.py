@@ -51,24 +51,24 @@ def columns(arrays: str, fields: tuple[str, ...], *, mapped: bool) -> dict[str, 
 def gathered(arrays: str, kind: str, threads: int = THREADS, *, mapped: bool = False) -> Epoch:
     """Rows of a permutation, then the same reading."""
     reading = reading_of(kind)
-    held = columns(arrays, reading.fields, mapped=mapped)
+    loaded = columns(arrays, reading.fields, mapped=mapped)
 
     def batch(rows: np.ndarray[Any, Any]) -> int:
-        taken = {name: np.take(column, rows, axis=0) for name, column in held.items()}
+        taken = {name: np.take(column, rows, axis=0) for name, column in loaded.items()}
         return len(next(iter(reading(taken, np.zeros(len(rows), np.uint64)).values())))
 
-    return made_ahead(batch, len(held[reading.fields[0]]), SETS[kind].batch, threads)
+    return made_ahead(batch, len(loaded[reading.fields[0]]), SETS[kind].batch, threads)
 
 
 def bits(arrays: str) -> Epoch:
     """Bitboards, moves and results, and numpy's unpackbits."""
     kind = SETS["chess"]
-    held = columns(arrays, kind.row.names or (), mapped=False)
+    loaded = columns(arrays, kind.row.names or (), mapped=False)
 
     def batch(rows: np.ndarray[Any, Any]) -> int:
-        return len(kind.read({name: np.take(column, rows, axis=0) for name, column in held.items()})["planes"])
+        return len(kind.read({name: np.take(column, rows, axis=0) for name, column in loaded.items()})["planes"])
 
-    return made_ahead(batch, len(held["move"]), kind.batch, THREADS)
+    return made_ahead(batch, len(loaded["move"]), kind.batch, THREADS)
 
 
 def made_ahead(batch: Callable[[np.ndarray[Any, Any]], int], count: int, size: int, threads: int) -> Epoch:
@@ -107,8 +107,8 @@ def random_places(tokens: str) -> Epoch:
 class Items(Dataset[dict[str, Any]]):
     """A mapped file per field, row by row: what one writes first."""
 
-    def __init__(self, held: dict[str, np.ndarray[Any, Any]]) -> None:
-        self.columns = held
+    def __init__(self, loaded: dict[str, np.ndarray[Any, Any]]) -> None:
+        self.columns = loaded
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -36,11 +36,11 @@ class Served:
 def serve(folder: Path, delay: float) -> Iterator[Served]:
     """Serve the folders in a folder as buckets, each request ``delay`` seconds late."""
     requests, size, until = _SPAWN.Value("q"), _SPAWN.Value("q"), _SPAWN.Value("d")
-    told, telling = _SPAWN.Pipe(duplex=False)
+    receiving, telling = _SPAWN.Pipe(duplex=False)
     server = _SPAWN.Process(target=_serve, args=(folder, delay, telling, requests, size, until), daemon=True)
     server.start()
     try:
-        yield Served(f"http://127.0.0.1:{told.recv()}", requests, size, until)
+        yield Served(f"http://127.0.0.1:{receiving.recv()}", requests, size, until)
     finally:
         server.terminate()
         server.join()
@@ -94,9 +94,9 @@ def _serve(folder: Path, delay: float, telling: Any, requests: Any, size: Any, u
 def _listed(bucket: Path, prefix: str) -> bytes:
     """The answer to ListObjectsV2, of one page."""
     files = sorted(path for path in (bucket / prefix).rglob("*") if path.is_file())
-    each = "".join(
+    entries = "".join(
         f"<Contents><Key>{escape(path.relative_to(bucket).as_posix())}</Key><Size>{path.stat().st_size}</Size>"
         f"<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;{path.stat().st_mtime_ns}&quot;</ETag></Contents>"
         for path in files
     )
-    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{each}</ListBucketResult>".encode()
+    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode()

@@ -82,27 +82,27 @@ def make_chess(folder: Path, samples: int, cuts: int) -> Path:
 def make_go(folder: Path, samples: int, cuts: int) -> Path:
     """A folder with a file for each player of so many samples, their games cut off at so many places."""
     generator = np.random.default_rng(0)
-    made = folder / "made_go"
-    made.mkdir()
+    raw = folder / "made_go"
+    raw.mkdir()
     for number, sample in enumerate(_samples("go", folder, samples)):
         for file in sorted(sample.iterdir()):
-            with (made / f"{number}_{file.name}").open("wb") as out:
+            with (raw / f"{number}_{file.name}").open("wb") as out:
                 for line in file.read_bytes().splitlines():
                     game = re.sub(rb"P([BW])\[", rb"P\1[%d " % number, line)
                     ends = [node.end() for node in _NODE.finditer(game)]
                     if len(ends) > SHORTEST:
                         places = generator.integers(SHORTEST, len(ends), cuts)
                         out.writelines(game[: ends[place]] + b")\n" for place in places)
-    return made
+    return raw
 
 
 def make_text(folder: Path, samples: int) -> Path:
     """A folder with the texts of so many samples."""
-    made = folder / "made_text"
-    made.mkdir()
+    raw = folder / "made_text"
+    raw.mkdir()
     for number, sample in enumerate(_samples("text", folder, samples)):
-        (sample / "stories.jsonl.zst").rename(made / f"{number}.jsonl.zst")
-    return made
+        (sample / "stories.jsonl.zst").rename(raw / f"{number}.jsonl.zst")
+    return raw
 
 
 def learn_tokenizer(raw: Path, folder: Path) -> Path:

@@ -42,10 +42,10 @@ class Row:
     table: str = "loading"
 
 
-def memory_row(label: str, held: float, budget: float) -> Row:
+def memory_row(label: str, size: float, budget: float) -> Row:
     """Bytes held, compared with the budget."""
     of = {"unit": "MB held", "against": "the budget", "table": "memory"}
-    return Row(label=f"{label}, in {budget / 1e6:,.0f} MB", value=round(held / 1e6, 1), ratio=held / budget, **of)
+    return Row(label=f"{label}, in {budget / 1e6:,.0f} MB", value=round(size / 1e6, 1), ratio=size / budget, **of)
 
 
 def speed_rows(
@@ -64,24 +64,24 @@ def speed_rows(
     ``work`` names a sample where its time of all cores, and mapped pages, are shown too.
     """
     rows = []
-    for name, each in measured.items():
+    for name, side in measured.items():
         of: dict[str, Any] = {"label": name, "table": table}
-        if not each.rates:
+        if not side.rates:
             rows.append(Row(value="could not be run", unit=unit, **of))
             continue
         other = against.get(name)
         if other is not None and measured[other].rates:
-            ratios = each.ratios(measured[other])
-            rows.append(Row(value=each.rate, unit=unit, ratio=median(ratios), against=short or other, **of))
+            ratios = side.ratios(measured[other])
+            rows.append(Row(value=side.rate, unit=unit, ratio=median(ratios), against=short or other, **of))
             if other != name:
                 rows.append(Row(value=f"{figure(min(ratios))} to {figure(max(ratios))}", of="range of rounds", **of))
         else:
-            rows.append(Row(value=each.rate, unit=unit, **of))
+            rows.append(Row(value=side.rate, unit=unit, **of))
         if memory:
-            rows.append(Row(value=round(each.held_bytes / 1e6), unit="MB held", **of))
+            rows.append(Row(value=round(side.held_bytes / 1e6), unit="MB held", **of))
         if work:
-            rows.append(Row(value=median(each.core_us), unit=f"core us per {work}", **of))
-            rows.append(Row(value=each.mapped_bytes / 1e6, unit="MB of mapped pages", **of))
+            rows.append(Row(value=median(side.core_us), unit=f"core us per {work}", **of))
+            rows.append(Row(value=side.mapped_bytes / 1e6, unit="MB of mapped pages", **of))
     return rows
 
 

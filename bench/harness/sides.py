@@ -139,11 +139,11 @@ def compare_here(epochs: Mapping[str, Epoch], rounds: int, seconds: float, ahead
     batches = {name: _endless(epoch) for name, epoch in epochs.items()}
     measured = {name: Measured([], []) for name in epochs}
     for number in range(rounds + 1):
-        for name, each in batches.items():
+        for name, epoch in batches.items():
             for _ in range(ahead):
-                next(each)
+                next(epoch)
             used = _core_seconds()
-            samples, took = _take(each, seconds)
+            samples, took = _take(epoch, seconds)
             if number:  # the first round compiles
                 measured[name].rates.append(samples / took)
                 measured[name].core_us.append(1e6 * (_core_seconds() - used) / samples)
@@ -229,7 +229,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def held(process: int | None = None) -> tuple[int, int]:
+def memory_used(process: int | None = None) -> tuple[int, int]:
     """Anonymous and shared pages of a process and its children, and pages of mapped files, each counted once."""
     own = mapped = 0
     for pid in family(process or os.getpid()):
@@ -242,11 +242,11 @@ def held(process: int | None = None) -> tuple[int, int]:
 
 def family(process: int) -> list[int]:
     """A process and its children, and theirs."""
-    found = [process]
-    for pid in found:
+    processes = [process]
+    for pid in processes:
         with suppress(OSError):
-            found += map(int, _text(pid, f"task/{pid}/children").split())
-    return found
+            processes += map(int, _text(pid, f"task/{pid}/children").split())
+    return processes
 
 
 class Watch:
@@ -254,7 +254,7 @@ class Watch:
 
     def __init__(self, before: tuple[int, int] | None = None) -> None:
         self.held_bytes = self.mapped_bytes = 0
-        self._before = before or held()
+        self._before = before or memory_used()
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -269,7 +269,7 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.wait(0.25):
-            own, mapped = held()
+            own, mapped = memory_used()
             self.held_bytes = max(self.held_bytes, own - self._before[0])
             self.mapped_bytes = max(self.mapped_bytes, mapped - self._before[1])
 

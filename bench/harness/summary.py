@@ -48,16 +48,16 @@ WORKERS = re.compile(r"(\d+) (processes|workers|threads?)|in all threads")
 def summary(results: Mapping[str, Result]) -> str:
     """The comparisons as a table in Markdown."""
     lines = []
-    for each in COMPARISONS:
-        result = results[each.bench]
-        ours, other = (speed_row(result, label) for label in (each.ours, each.other))
-        cores, unit = result["machine"]["cores"], "workers" if each.ours == "outofcore:" else "threads"
-        own = next((found[0] for fact in result["facts"] if (found := WORKERS.search(fact))), f"{cores} {unit}")
+    for comparison in COMPARISONS:
+        result = results[comparison.bench]
+        ours, other = (speed_row(result, label) for label in (comparison.ours, comparison.other))
+        cores, unit = result["machine"]["cores"], "workers" if comparison.ours == "outofcore:" else "threads"
+        own = next((match[0] for fact in result["facts"] if (match := WORKERS.search(fact))), f"{cores} {unit}")
         lines.append(
             [
-                f"{each.work}: {rows_of(result)}",
+                f"{comparison.work}: {rows_of(result)}",
                 f"{speed(ours)}, {own}",
-                f"{each.other_work}; {speed(other)}, {workers(other['label'])}",
+                f"{comparison.other_work}; {speed(other)}, {workers(other['label'])}",
                 f"{ours['ratio'] / other['ratio']:.2g}",
                 audited(result),
             ]
@@ -85,13 +85,13 @@ def speed(row: Result) -> str:
 
 
 def workers(label: str) -> str:
-    found = WORKERS.search(label)
-    return found[0].removeprefix("in ") if found else "1 thread"
+    match = WORKERS.search(label)
+    return match[0].removeprefix("in ") if match else "1 thread"
 
 
 def rows_of(result: Result) -> str:
-    found = next(found for fact in result["facts"] if (found := ROWS.search(fact)))
-    return f"{figure(int(found[1].replace(',', '')))} {found[2]}"
+    match = next(match for fact in result["facts"] if (match := ROWS.search(fact)))
+    return f"{figure(int(match[1].replace(',', '')))} {match[2]}"
 
 
 def audited(result: Result) -> str:

@@ -38,10 +38,10 @@ def one_table(results: Sequence[Result], name: str) -> DisplayTable:
     for title, row in rows:
         by_label.setdefault((title, row["label"]), {})[_column(row)] = row
     lines = []
-    for place, found in by_label.items():
+    for place, by_column in by_label.items():
         cells: list[Any] = list(place[-len(words) :])
         for column in columns:
-            row = found.get(column, {})
+            row = by_column.get(column, {})
             cells.append(row["value"] if row else "")
             if against[column]:
                 cells.append(_compared(row, several=len(against[column]) > 1))
@@ -56,9 +56,9 @@ def how(result: Result) -> str:
 
 def machine(result: Result) -> str:
     """The machine on which it was measured."""
-    found = result["machine"]
-    memory = f"{found['memory_bytes'] / 1e9:.0f} GB of memory"
-    return f"{found['cores']} cores of {found['processor']}, {memory}, {found['system']}"
+    computer = result["machine"]
+    memory = f"{computer['memory_bytes'] / 1e9:.0f} GB of memory"
+    return f"{computer['cores']} cores of {computer['processor']}, {memory}, {computer['system']}"
 
 
 def versions(results: Sequence[Result]) -> list[str]:

@@ -74,26 +74,26 @@ class Subject:
             for rank in range(world)
         ]
         words = ["read", self.library, str(out / "job.json")]
-        running = [self._start(words, each if world > 1 else {}) for each in ranks]
+        running = [self._start(words, environment if world > 1 else {}) for environment in ranks]
         try:
             if killed_after:
                 self._wait_for(killed_after * world, out, running)
-            for each in running:
-                if killed_after and each.poll() is None:
-                    os.killpg(each.pid, signal.SIGKILL)
-            for each in running:
-                self._end(each, LIMIT, killed=bool(killed_after))
+            for process in running:
+                if killed_after and process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+            for process in running:
+                self._end(process, LIMIT, killed=bool(killed_after))
         finally:
-            for each in running:
-                if each.poll() is None:
-                    os.killpg(each.pid, signal.SIGKILL)
+            for process in running:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
         lines = [line for path in sorted(out.glob("batches-*.jsonl")) for line in path.read_text().splitlines()]
         return [json.loads(line) for line in lines], out
 
     def _wait_for(self, count: int, out: Path, running: list[subprocess.Popen[bytes]]) -> None:
         """Wait until so many batches came, or a process ended."""
         until = time.monotonic() + LIMIT
-        while time.monotonic() < until and all(each.poll() is None for each in running):
+        while time.monotonic() < until and all(process.poll() is None for process in running):
             if sum(path.read_bytes().count(b"\n") for path in out.glob("batches-*.jsonl")) >= count:
                 break
             time.sleep(0.02)
@@ -168,14 +168,16 @@ class Trials:
 
     def each_once(self) -> str:
         """Two epochs: each record once in each, in two orders."""
-        found = [verdict(order, list(range(RECORDS)), ordered=False) for order in (self.first, self.second)]
-        return next((each for each in found if each != "right"), "right" if self.first != self.second else "one order")
+        verdicts = [verdict(order, list(range(RECORDS)), ordered=False) for order in (self.first, self.second)]
+        return next(
+            (answer for answer in verdicts if answer != "right"), "right" if self.first != self.second else "one order"
+        )
 
     def each_stop(self) -> str:
         """Resumed after each of 12 batches."""
         stops = range(1, STOPS + 1)
-        found = [verdict(records(self.subject.read(state=self.states[n - 1])[0]), self.rest(n)) for n in stops]
-        wrong = [each for each in found if each != "right"]
+        verdicts = [verdict(records(self.subject.read(state=self.states[n - 1])[0]), self.rest(n)) for n in stops]
+        wrong = [answer for answer in verdicts if answer != "right"]
         return f"{len(wrong)} of {STOPS}: {wrong[0]}" if wrong else "right"
 
     def three_stops(self) -> str:
@@ -217,8 +219,8 @@ class Trials:
         """Three ranks: each record once, in as many batches on each rank."""
         batches, out = self.subject.read(world=3)
         steps = {path.read_text().count("\n") for path in out.glob("batches-*.jsonl")}
-        found = verdict(records(batches), list(range(RECORDS)), ordered=False)
-        return found if len(steps) == 1 else f"{found}; {min(steps)} to {max(steps)} batches"
+        answer = verdict(records(batches), list(range(RECORDS)), ordered=False)
+        return answer if len(steps) == 1 else f"{answer}; {min(steps)} to {max(steps)} batches"
 
     def killed_workers(self) -> str:
         """SIGKILL with two workers, and started again at once."""
@@ -243,17 +245,17 @@ class Trials:
         form = {"data": self.subject.sources, "most": 20}
         wrong = 0
         for share, (batches, out) in zip(SHARES, self.mixed, strict=True):
-            found, _ = self.subject.read(shares=(share, 1 - share), state=out / "state-5", **form)
-            wrong += records(found) != records(batches[5:25])
+            mixed, _ = self.subject.read(shares=(share, 1 - share), state=out / "state-5", **form)
+            wrong += records(mixed) != records(batches[5:25])
         return f"{wrong} of {len(SHARES)}: others" if wrong else "right"
 
     def memory(self) -> str:
         """How much more memory 16 workers take than none (threads of outofcore, annbatch and insitubatch)."""
-        held = []
+        sizes = []
         for workers in (0, 16):
             _, out = self.subject.read(data=[self.subject.sources[0]], workers=workers, most=48)
-            held.append(int((out / "held-0").read_text()))
-        more = (held[1] - held[0]) / 1e6
+            sizes.append(int((out / "held-0").read_text()))
+        more = (sizes[1] - sizes[0]) / 1e6
         return f"{more:,.0f} MB" if more >= 5 else "less than 5 MB"
 
     def deleted_file(self) -> str:
@@ -289,8 +291,8 @@ class Trials:
             batches, _ = self.subject.read(data=[data])
         except SideError:
             return "said"
-        found = verdict(records(batches), list(range(RECORDS)), ordered=False)
-        return found if all(whole for _, _, whole in batches) else f"delivered it; {found}"
+        answer = verdict(records(batches), list(range(RECORDS)), ordered=False)
+        return answer if all(whole for _, _, whole in batches) else f"delivered it; {answer}"
 
 
 COLUMNS = (
@@ -314,13 +316,13 @@ def certify(library: str, python: str, folder: Path) -> dict[str, str]:
     return cells
 
 
-def table(found: dict[str, dict[str, str]], versions: dict[str, str]) -> str:
+def table(cells_of: dict[str, dict[str, str]], versions: dict[str, str]) -> str:
     """Markdown: a row per trial, a column per library."""
-    lines = ["| trial | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in found) + " |"]
-    lines += ["| --- " * (len(found) + 1) + "|"]
+    lines = ["| trial | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in cells_of) + " |"]
+    lines += ["| --- " * (len(cells_of) + 1) + "|"]
     for name in COLUMNS:
         trial = str(getattr(Trials, name).__doc__).rstrip(".")
-        lines.append(f"| {trial} | " + " | ".join(shorten(cells[name], 60) for cells in found.values()) + " |")
+        lines.append(f"| {trial} | " + " | ".join(shorten(cells[name], 60) for cells in cells_of.values()) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -330,16 +332,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     given = parser.parse_args()
-    found, versions = {}, {}
+    cells_of, versions = {}, {}
     for library in given.only:
         if library == "outofcore" or given.peers:
             with tempfile.TemporaryDirectory() as folder:
                 python = sys.executable if library == "outofcore" else given.peers
                 command = [python, "-c", f"from importlib.metadata import version; print(version({library!r}))"]
                 versions[library] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-                found[library] = certify(library, python, Path(folder))
+                cells_of[library] = certify(library, python, Path(folder))
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "certificate.md").write_text(table(found, versions), encoding="utf-8")
+    (given.out / "certificate.md").write_text(table(cells_of, versions), encoding="utf-8")
     tell(f"{given.out}/certificate.md")
 
 

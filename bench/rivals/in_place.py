@@ -73,7 +73,7 @@ def outofcore(store: str, batch: int, pipeline: str = "", **more: Any) -> Epoch:
 
     decode_with(pipeline)
     batches = loader(store, "train", batch, fields=["X"], residency="streamed", **more)
-    return sizes(lambda _: (each["X"] for each in batches))
+    return sizes(lambda _: (batch["X"] for batch in batches))
 
 
 def insitubatch(store: str, batch: int, block: int = 16) -> Epoch:
@@ -87,7 +87,7 @@ def insitubatch(store: str, batch: int, block: int = 16) -> Epoch:
 
     def epoch(number: int) -> Iterator[Any]:
         data.set_epoch(number)
-        return (each.arrays["X"] for each in data.train)
+        return (batch.arrays["X"] for batch in data.train)
 
     return sizes(epoch)
 
@@ -98,7 +98,7 @@ def annbatch(store: str, batch: int) -> Epoch:
 
     decode_with(ZARRS)
     data = Loader(batch_size=batch, shuffle=True).add_dataset(zarr.open_array(store, path="X", mode="r"))
-    return sizes(lambda _: (each["X"] for each in data))
+    return sizes(lambda _: (batch["X"] for batch in data))
 
 
 def xbatcher(store: str, batch: int) -> Epoch:
@@ -165,26 +165,26 @@ def sides(kind: str, store: str, small: Path, peers: Path | None) -> list[Side]:
     local, shards = "://" not in store, "shards" in kind
     zarrs = {"pipeline": ZARRS}
     ours = {"memory": "128MiB", "pool_blocks": 64 if shards else 16}
-    found: dict[str, tuple[Callable[..., Epoch], dict[str, Any]]] = {
+    readers: dict[str, tuple[Callable[..., Epoch], dict[str, Any]]] = {
         "outofcore": (outofcore, ours if local else {**ours, "memory": "256MiB", "threads": 16})
     }
     if local:
-        found["outofcore, zarrs"] = outofcore, ours | zarrs
+        readers["outofcore, zarrs"] = outofcore, ours | zarrs
     if peers:
-        found["insitubatch"] = insitubatch, {}
+        readers["insitubatch"] = insitubatch, {}
         if shards:
-            found["insitubatch, blocks of 1 shard"] = insitubatch, {"block": 1}
-        found["zarr-python"] = zarr_python, {}
+            readers["insitubatch, blocks of 1 shard"] = insitubatch, {"block": 1}
+        readers["zarr-python"] = zarr_python, {}
         if local:
-            found |= {"zarr-python, zarrs": (zarr_python, zarrs), "annbatch": (annbatch, {})}
+            readers |= {"zarr-python, zarrs": (zarr_python, zarrs), "annbatch": (annbatch, {})}
             if kind != "matrix":
-                found["xbatcher"] = xbatcher, {}
+                readers["xbatcher"] = xbatcher, {}
     of = {"store": store, "batch": 1024 if kind == "matrix" else 64}
     return [
         Side(
             name, side, {**of, **more}, *([] if side is outofcore else [peers]), rehearsal={"store": small, "batch": 64}
         )
-        for name, (side, more) in found.items()
+        for name, (side, more) in readers.items()
     ]
 
 
@@ -209,15 +209,15 @@ def main() -> None:
         places |= {f"http_{kind}": f"http://127.0.0.1:{server.server_port}/{kind}" for kind in ("chunks", "shards")}
         for kind, place in places.items():
             tell(kind)
-            measured[kind] = found = compare(
+            measured[kind] = results = compare(
                 sides(kind, place, Path(folder) / "small", peers), given.rounds, given.seconds
             )
-            against = dict.fromkeys(found, "insitubatch") if peers else {}
-            rows += speed_rows(found, "samples/s", against, memory=False, short="`insitubatch`", table=kind)
-            for name, each in found.items():
+            against = dict.fromkeys(results, "insitubatch") if peers else {}
+            rows += speed_rows(results, "samples/s", against, memory=False, short="`insitubatch`", table=kind)
+            for name, result in results.items():
                 of = {"label": name, "table": kind}
-                rows.append(Row(value=each.peak_bytes / 1e6, unit="peak MB", **of))
-                rows.append(Row(value=each.first_seconds, unit="s to the first batch", **of))
+                rows.append(Row(value=result.peak_bytes / 1e6, unit="peak MB", **of))
+                rows.append(Row(value=result.first_seconds, unit="s to the first batch", **of))
     save(
         given.out,
         "in_place",

@@ -35,8 +35,8 @@ def hf_datasets(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(part.tobytes())]
         return pa.table({"row": pa.Array.from_buffers(pa.binary(), len(part), buffers)})
 
-    def batch(found: pa.Table) -> Batch:
-        records = found["row"].combine_chunks()
+    def batch(part: pa.Table) -> Batch:
+        records = part["row"].combine_chunks()
         return kind.read(
             np.frombuffer(records.buffers()[2], kind.row, len(records), records.offset * kind.row.itemsize)
         )
@@ -76,8 +76,8 @@ def mosaicml_streaming(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, w
             writer.write({"row": row.tobytes()})
     data = streaming.StreamingDataset(local=str(folder), shuffle=True, batch_size=kind.batch)
 
-    def batch(found: list[dict[str, bytes]]) -> Batch:
-        return kind.as_batch([each["row"] for each in found])
+    def batch(rows: list[dict[str, bytes]]) -> Batch:
+        return kind.as_batch([row["row"] for row in rows])
 
     batches = DataLoader(data, kind.batch, collate_fn=batch, num_workers=workers)
     return lambda: sizes(batches)
@@ -92,7 +92,7 @@ def web_dataset(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers:
             writer.write({"__key__": f"{number:09}", "row": row.tobytes()})
     shards = sorted(map(str, folder.glob("*.tar")))
     data = webdataset.WebDataset(shards, shardshuffle=100).shuffle(10_000).to_tuple("row")
-    data = data.batched(kind.batch, collation_fn=lambda found: kind.as_batch([each[0] for each in found]))
+    data = data.batched(kind.batch, collation_fn=lambda rows: kind.as_batch([row[0] for row in rows]))
     batches = webdataset.WebLoader(data, batch_size=None, num_workers=workers)
     return lambda: sizes(batches)
 
@@ -134,8 +134,8 @@ def annbatch(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, _: int) -> 
     return lambda: sizes(kind.read(batch["X"].reshape(-1).view(kind.row)) for batch in data)
 
 
-def lance_batch(kind: RowSet, found: Any) -> Batch:
-    records = found["row"]
+def lance_batch(kind: RowSet, table: Any) -> Batch:
+    records = table["row"]
     return kind.read(np.frombuffer(records.buffers()[1], kind.row, len(records), records.offset * kind.row.itemsize))
 
 

@@ -74,7 +74,7 @@ def open_outofcore(folders: Paths, shares: Shares, batch: int, rank: int, world:
     def epoch(number: int) -> Iterator[Any]:
         if loader.epoch < number:
             loader.set_epoch(number)
-        return (found["row"].numpy() for found in loader)
+        return (batch["row"].numpy() for batch in loader)
 
     return Opened(epoch, loader.state_dict, loader.load_state_dict)
 
@@ -108,7 +108,7 @@ def open_annbatch(folders: Paths, shares: Shares, batch: int, rank: int, world: 
     if world > 1:
         sampler = DistributedSampler(sampler, dist_info=lambda: (rank, world), enforce_equal_batches=False)
     loader = Loader(batch_sampler=sampler).add_datasets(arrays)
-    return Opened(lambda _: (found["X"] for found in loader))
+    return Opened(lambda _: (batch["X"] for batch in loader))
 
 
 def write_datasets(folder: Path, parts: Parts) -> None:
@@ -126,9 +126,9 @@ def open_datasets(folders: Paths, shares: Shares, batch: int, rank: int, world: 
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     files = [sorted(map(str, folder.glob("*.parquet"))) for folder in folders]
-    sources = [datasets.load_dataset("parquet", data_files=each, split="train", streaming=True) for each in files]
+    sources = [datasets.load_dataset("parquet", data_files=source, split="train", streaming=True) for source in files]
     form = {"buffer_size": 200, "max_buffer_input_shards": 1}  # so that the files are left to ranks and workers
-    sources = [each.shuffle(seed=SEED, **form).with_format("numpy") for each in sources]
+    sources = [source.shuffle(seed=SEED, **form).with_format("numpy") for source in sources]
     data = datasets.interleave_datasets(sources, probabilities=shares, seed=SEED) if shares else sources[0]
     if world > 1:
         data = datasets.distributed.split_dataset_by_node(data, rank, world)
@@ -144,7 +144,7 @@ def open_datasets(folders: Paths, shares: Shares, batch: int, rank: int, world: 
 def rows_of(records: list[Any]) -> Any:
     import torch
 
-    rows = [each["row"] for each in records]
+    rows = [record["row"] for record in records]
     return torch.from_numpy(np.stack([np.frombuffer(row, np.int64) if isinstance(row, bytes) else row for row in rows]))
 
 
@@ -162,20 +162,20 @@ def open_grain(folders: Paths, shares: Shares, batch: int, rank: int, world: int
     import grain.python as pygrain
 
     files = [sorted(map(str, folder.glob("*.array_record"))) for folder in folders]
-    sources = [pygrain.MapDataset.source(pygrain.ArrayRecordDataSource(each)).seed(SEED).shuffle() for each in files]
+    sources = [pygrain.MapDataset.source(pygrain.ArrayRecordDataSource(paths)).seed(SEED).shuffle() for paths in files]
     data = pygrain.MapDataset.mix(sources, weights=shares) if shares else sources[0]
     data = data[rank::world].map(record_of)
     stream = data.batch(batch // world).repeat(2).to_iter_dataset()
     if workers:
         stream = stream.mp_prefetch(pygrain.MultiprocessingOptions(num_workers=workers))
     iterator = iter(stream)
-    each = -(-len(data) // (batch // world))
+    batches = -(-len(data) // (batch // world))
     position = [0]
 
     def epoch(number: int) -> Iterator[Any]:
-        for found in itertools.islice(iterator, each * (number + 1) - position[0]):
+        for rows in itertools.islice(iterator, batches * (number + 1) - position[0]):
             position[0] += 1
-            yield found
+            yield rows
 
     def load(state: Any) -> None:
         iterator.set_state(state[0])
@@ -209,7 +209,7 @@ def open_insitubatch(folders: Paths, _: Shares, batch: int, rank: int, world: in
 
     def epoch(number: int) -> Iterator[Any]:
         data.set_epoch(number)
-        return (found.arrays["X"] for found in data.train)
+        return (batch.arrays["X"] for batch in data.train)
 
     return Opened(epoch)
 
@@ -319,7 +319,7 @@ def open_webdataset(folders: Paths, shares: Shares, batch: int, rank: int, world
 
 
 def tuples_of(records: list[Any]) -> np.ndarray[Any, Any]:
-    return np.stack([np.frombuffer(each[0], np.int64) for each in records])
+    return np.stack([np.frombuffer(record[0], np.int64) for record in records])
 
 
 LIBRARIES = (
@@ -361,7 +361,7 @@ def read(library: str, job: dict[str, Any]) -> None:
                 if job["keep"] and loader.state:
                     (out / f"state-{taken}").write_bytes(pickle.dumps(loader.state()))
                 if taken == job["most"]:
-                    (out / f"held-{rank}").write_text(str(held()))
+                    (out / f"held-{rank}").write_text(str(memory_used()))
                 print(json.dumps([number, numbers[:, 0].tolist(), whole]), file=file, flush=True)
                 if taken == job["most"]:
                     if job["wait"]:
@@ -369,7 +369,7 @@ def read(library: str, job: dict[str, Any]) -> None:
                     return
 
 
-def held() -> int:
+def memory_used() -> int:
     """Bytes that the processes of this session hold: pages of no file, those that several share once."""
     kilobytes = 0
     for process in Path("/proc").glob("[0-9]*"):
