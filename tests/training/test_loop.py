@@ -283,6 +283,12 @@ def test_a_run_says_how_long_it_is_and_that_max_steps_is_out_of_reach(tmp_path, 
     assert said == [f"note: toy: {line}" for line in (first, last) if line]
 
 
+def test_a_validation_longer_than_the_training_before_it_is_said(tmp_path, capsys):
+    train(tmp_path, settings=section(max_steps=2))  # a validation is 3 batches
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: toy: a validation")]
+    assert said == ["note: toy: a validation is 3 batches, but 2 steps come before it; val_examples reads fewer"]
+
+
 def test_no_steps_give_the_figures_of_the_untrained_model(tmp_path):
     task, figures = train(tmp_path, settings=section(max_steps=0))
     assert figures["steps"] == 0

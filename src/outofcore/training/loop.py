@@ -90,6 +90,10 @@ def fit(
     progress, curves, steps = run.progress, run.curves, run.steps
     length = _length(section, steps, len(train))
     note(f"{name}: {length}")
+    between = min(steps, section.val_every or len(train))
+    if val_batches > between > 0:
+        shorter = "val_examples reads fewer"
+        note(f"{name}: a validation is {val_batches:,} batches, but {between:,} steps come before it; {shorter}")
     resumed_from = progress.step
     if resumed_from:
         note(f"{name}: resuming at step {resumed_from:,} of {steps:,}")
