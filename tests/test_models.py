@@ -217,6 +217,35 @@ def test_the_last_row_of_a_chess_game_is_what_to_play_now(
     assert [row["played"] for row in model.predict("mate.pgn")] == ["f3", "e5", "g4", "Qh4#"]
 
 
+@pytest.mark.parametrize("planes", [18, 119])
+def test_what_to_play_now_is_predicted_of_several_games_at_a_time(
+    project: Path, elsewhere: Path, planes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of each game alone, its history and Elo among it; one is over."""
+    model = outofcore.load_model(
+        write_random(project, "chess", elsewhere / "model", tensors={"planes": planes, "elo": True})
+    )
+    games = ["e4 e5 Nf3", "d4", "f3 e5 g4 Qh4#", "Nf3 d5 g3 c5 Bg2"]
+    texts = [
+        f'[Event "{n}"]\n[WhiteElo "{1200 + 400 * n}"]\n[Result "*"]\n\n{text} *\n\n' for n, text in enumerate(games)
+    ]
+    alone = []
+    for text in texts:
+        Path("one.pgn").write_text(text)
+        alone.append([row for row in model.predict("one.pgn") if not row["played"]])
+    sizes, predict = [], model.task.predict
+    monkeypatch.setattr(model.task, "predict", lambda batch: (sizes.append(len(batch["planes"])), predict(batch))[1])
+    Path("all.pgn").write_text("".join(texts))
+    now = [row for row in model.predict("all.pgn") if not row["played"]]
+    assert [row["game"] for row in now] == [1, 2, 4]
+    assert 3 in sizes
+    assert 1 not in sizes
+    for row, (lone,) in zip(now, filter(None, alone), strict=True):
+        assert row["ply"] == lone["ply"]
+        assert row["best"] == pytest.approx(lone["best"], rel=1e-4)
+        assert row["expected_result"] == pytest.approx(lone["expected_result"], rel=1e-4)
+
+
 @pytest.mark.parametrize("tensors", [{"planes": 18, "elo": True}, {"planes": 119, "view": "mover", "legal_mask": True}])
 def test_a_position_of_chess_is_given_as_a_fen(project: Path, elsewhere: Path, tensors: dict) -> None:
     model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
@@ -309,6 +338,9 @@ def test_a_model_without_vectors_matches_nothing(project: Path, elsewhere: Path)
     model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
     with pytest.raises(ParamsError, match="gives no vectors"):
         model.match("missing.pgn", "missing.pgn")  # before anything is read
+    model.task.register_buffer("vectors", torch.zeros(3))  # a name of its own is no promise
+    with pytest.raises(ParamsError, match="gives no vectors"):
+        model.match("missing.pgn", "missing.pgn")
 
 
 def test_a_text_is_continued_as_the_task_writes_it(project: Path, elsewhere: Path) -> None:

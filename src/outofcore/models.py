@@ -238,8 +238,7 @@ class Model:
         ParamsError
             If the model gives no vectors, or there is no such option.
         """
-        if not hasattr(self.task, "vectors"):
-            raise ParamsError("match: this model gives no vectors; train one with go.train.task: style")
+        self.task.require_vectors()
         best = self._options(options).best
         asked, known = self.predict(queries), self.predict(candidates)
         rows = _nearest(_vectors(asked), _vectors(known), best)

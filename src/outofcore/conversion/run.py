@@ -32,6 +32,7 @@ from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.seal import Seal
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
@@ -85,7 +86,9 @@ class Conversion:
         """
         self._refuse_other_file()
         if self._raw_bytes >= NOTICE_BYTES:
-            sys.stderr.write(f"convert {self.domain.name}: digesting {size(self._raw_bytes)} of raw input first\n")
+            sys.stderr.write(
+                f"convert {self.domain.name}: digesting {format_bytes(self._raw_bytes)} of raw input first\n"
+            )
         inputs = Inputs(self.files, threads=max(1, workers))
         schemas = self.domain.schemas(self.section, self.files)
         with (
@@ -258,16 +261,8 @@ class ConversionProgress:
         seconds = max(time.monotonic() - self._started, 1e-6)
         facts = (
             f"{found:,} records ({found / seconds:,.0f}/s), {rejected:,} rejected, "
-            f"{f'{size(written)} written, ' if written else ''}"  # the shards of small input are written at the end
-            f"{size(shutil.disk_usage(self._folder).free)} free"
+            # The shards of small input are written at the end.
+            f"{f'{format_bytes(written)} written, ' if written else ''}"
+            f"{format_bytes(shutil.disk_usage(self._folder).free)} free"
         )
         self._bar.update(self._task, completed=done, facts=facts)
-
-
-def size(count: float) -> str:
-    """A readable number of bytes: ``1.9 GB``."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if abs(count) < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

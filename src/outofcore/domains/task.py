@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from outofcore.domains.reading import Reading
+from outofcore.errors import ParamsError
 
 Batch = dict[str, Tensor]
 """A batch of a loader: tensors by name, each with one entry per sample along the first axis."""
@@ -110,6 +111,13 @@ class Task(nn.Module, ABC):
     def works(self) -> dict[str, str]:
         """Generated output of the trained model, if any: file stem -> text, stored with the model."""
         return {}
+
+    def require_vectors(self) -> None:
+        """Raise ParamsError unless predictions have the ``vector`` that files are compared by; by default they don't.
+
+        A task whose rows have one overrides this to return.
+        """
+        raise ParamsError("match: this model gives no vectors; train one with go.train.task: style")
 
     @property
     def device(self) -> torch.device:

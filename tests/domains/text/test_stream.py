@@ -229,6 +229,23 @@ def test_tensors_are_those_of_the_reading(section_of, folder: Path):
     )
 
 
+def test_a_device_without_streams_is_waited_for(section_of, folder: Path, monkeypatch):
+    """Memory that is not pinned may be used again before a copy that nobody waits for has read it."""
+    copied, copy = [], torch.Tensor.to
+
+    def noting(tensor, device, **options):
+        copied.append(options)
+        return copy(tensor, device, **options)
+
+    monkeypatch.setattr(torch.Tensor, "to", noting)
+    stream = make(section_of, folder, device=torch.device("meta"))
+    batch = next(iter(stream))
+    stream.close()
+    assert {tensor.device.type for tensor in batch.values()} == {"meta"}
+    assert copied
+    assert not any(options.get("non_blocking") for options in copied)
+
+
 def test_a_record_at_which_the_reader_raises_is_one_reject(section_of, folder: Path, monkeypatch):
     read = convert_module.read_documents
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,37 +52,48 @@ def predicted_positions(
         last = first + len(next(iter(arrays.values())))
         begin = max(0, first - window)
         stored = table.read(begin, last)
-        for number, game in enumerate(np.searchsorted(starts, np.arange(first, last), "right").tolist(), first):
-            row = {name: column[number - begin :][:1] for name, column in stored.items()}
-            yield game, row, {name: array[number - first] for name, array in arrays.items()}, True
+        numbered = list(enumerate(np.searchsorted(starts, np.arange(first, last), "right").tolist(), first))
+        reached: dict[int, tuple[Columns, Columns]] = {}  # by game, with the rows before
+        for number, game in numbered:
             if number + 1 < ends[game - 1]:
                 continue
             span = slice(max(int(starts[game - 1]), number - window) - begin, number + 1 - begin)
             earlier = {name: column[span] for name, column in stored.items()}
-            if (reached := after(game, earlier)) is not None:
-                own = {name: column[game - 1 : game] for name, column in columns.items()}
-                yield game, reached, predict_one(task, predict, reading, {**reached, **own}, earlier), False
+            if (row := after(game, earlier)) is not None:
+                reached[game] = {**row, **{name: column[game - 1 : game] for name, column in columns.items()}}, earlier
+        follow = dict(zip(reached, predict_rows(task, predict, reading, list(reached.values())), strict=True))
+        for number, game in numbered:
+            row = {name: column[number - begin :][:1] for name, column in stored.items()}
+            yield game, row, {name: array[number - first] for name, array in arrays.items()}, True
+            if number + 1 == ends[game - 1] and game in reached:
+                yield game, reached[game][0], follow[game], False
         first = last
 
 
-def predict_one(
-    task: Task, predict: Predict, reading: Reading, row: Columns, earlier: Columns | None = None
-) -> Prediction:
-    """What is predicted of a row that is in no store, by name; ``earlier`` are those of the same game before it."""
-    length = _length(reading)
-    if length > 1:
-        # Rows of one number are no history of each other.
-        before = {name: (earlier or {}).get(name, column[:0])[-(length - 1) :] for name, column in row.items()}
-        row = {
-            name: np.concatenate([np.repeat(column, length - 1 - len(before[name]), axis=0), before[name], column])[
-                None
-            ]
-            for name, column in row.items()
-        }
+def predict_rows(
+    task: Task, predict: Predict, reading: Reading, samples: Sequence[tuple[Columns, Columns]]
+) -> list[Prediction]:
+    """What is predicted of rows that are in no store, by name, each with those of the same game before it."""
+    if not samples:
+        return []
+    windows = [_window(row, earlier, _length(reading)) for row, earlier in samples]
+    rows = {name: np.concatenate([window[name] for window in windows]) for name in windows[0]}
     with torch.no_grad():
-        batch = reading(row, np.zeros(1, np.uint64))
+        batch = reading(rows, np.zeros(len(samples), np.uint64))
         predicted = predict(task, {name: tensor.to(task.device) for name, tensor in batch.items()})
-    return {name: tensor[0].cpu().numpy() for name, tensor in predicted.items()}
+    arrays = {name: tensor.cpu().numpy() for name, tensor in predicted.items()}
+    return [{name: array[number] for name, array in arrays.items()} for number in range(len(samples))]
+
+
+def _window(row: Columns, earlier: Columns, length: int) -> Columns:
+    """A row with the window of rows that ends with it, as a loader gives it."""
+    if length == 1:
+        return row
+    window = {}
+    for name, column in row.items():
+        before = earlier.get(name, column[:0])[-(length - 1) :]
+        window[name] = np.concatenate([np.repeat(column, length - 1 - len(before), axis=0), before, column])[None]
+    return window
 
 
 def _length(reading: Reading) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
-from outofcore.domains.boards.predict import Prediction, predict_one, predicted_positions
+from outofcore.domains.boards.predict import Prediction, predict_rows, predicted_positions
 from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
@@ -62,7 +62,7 @@ def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) 
     if row is None:
         raise RawInputError(f"{raw}: expected a position with a legal move, got {board.result()}")
     elo = {name: np.zeros(1, np.int16) for name in reading.columns}
-    prediction = predict_one(task, predict, reading, {**row, **elo})
+    (prediction,) = predict_rows(task, predict, reading, [({**row, **elo}, {})])
     return iter([_row(task, row, board, prediction, options)])
 
 

@@ -25,6 +25,7 @@ from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.domains.text.windows import Pool, RawText, Tally, Tokens, units_in_memory
 from outofcore.errors import BudgetError, ParamsError, StateError
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.permutation import permutation
 from outofcore.loading.windows import Window
 from outofcore.raw.files import RawFile
@@ -99,7 +100,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         window = Window(**self._reading.window or {})
         self._text = RawText(tuple(files), section, tokenizer, window, split, shuffle, threads)
         self._seed = section.train.seed
-        self._device = device
+        self._copies = DeviceStream(device)
         self._pool = section.stream.shuffle_windows
         self._limit, self._repeat = samples, repeat and samples is not None
         self._samples = samples if repeat else None  # of an epoch, once it is known
@@ -292,9 +293,9 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
     def _tensors(self, tokens: Tokens) -> dict[str, Tensor]:
         # Text readings make no random choices.
         batch = self._reading({"tokens": tokens}, np.zeros(len(tokens), np.uint64))
-        if self._device is None:
-            return batch
-        return {name: tensor.to(self._device, non_blocking=True) for name, tensor in batch.items()}
+        with self._copies.queue():
+            batch, event = self._copies.send(batch), self._copies.finish()
+        return self._copies.receive(batch, event)
 
 
 def _ahead(pools: Iterator[Pool], maker: ThreadPoolExecutor) -> Iterator[Pool]:

@@ -190,6 +190,9 @@ class StyleTask(Task):
         centred = (means - known.mean(0)) * (positions > 0)[:, None]
         return identify(functional.normalize(centred, dim=1), self.panel)
 
+    def require_vectors(self) -> None:
+        """Nothing is refused."""
+
     def vectors(self, batch: Batch) -> Tensor:
         """Embedding of each position (batch, dimensions); zero after ``first_moves``, which training never saw."""
         first = self.section.first_moves
