@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | train | tokenizer | predict | init | committed | clear-cache``.
+"""``outofcore info | show | diff | verify | plan | convert | train | tokenizer | predict | init | ...``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -123,6 +123,38 @@ def show_rows(
         opened = open_store(store)
         rows = looks(opened, split, part, row, count)
         _print_json([asdict(look) for look in rows]) if as_json else terminal.print_rows(_console(), opened, rows)
+
+
+@app.command(short_help="Compare two stores.")
+def diff(
+    old: Annotated[Path, typer.Argument(help="Folder of a sealed store.")],
+    new: Annotated[Path, typer.Argument(help="Folder of another store of the same domain.")],
+    *,
+    show: Annotated[bool, typer.Option("--show", help="Also show ten sequences of each kind of change.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two stores: settings, counts, and which sequences were added, removed, changed or moved between splits.
+
+    A sequence is the same if it comes from the same place of a raw file with the same bytes. Rejects explain what was
+    added or removed. No rows are read, but for --show.
+
+    \b
+    Examples:
+      outofcore diff before.zarr after.zarr
+      outofcore diff before.zarr after.zarr --show
+      outofcore diff before.zarr after.zarr --json | jq .sequences
+    """
+    with one_line_errors(resumes=False):
+        from outofcore.inspect.diff import diff as compare
+
+        stores = open_store(old), open_store(new)
+        result = compare(*stores, show=10 if show else 0)
+        if as_json:
+            facts: dict[str, Any] = {table.name: table.records for table in result.tables}
+            facts["digests"] = [store.digest for store in stores]
+            _print_json(facts | {"examples": {title: asdict(look) for title, look in result.examples.items()}})
+        else:
+            terminal.print_diff(_console(), stores, result)
 
 
 @app.command(short_help="Check every byte of stores.")

@@ -27,6 +27,7 @@ from outofcore.store.verify import Verdict, verify
 from outofcore.system.project import project_of
 
 if TYPE_CHECKING:
+    from outofcore.inspect.diff import StoreDiff
     from outofcore.inspect.store import Card, Look
     from outofcore.plan import Plan
     from outofcore.project.create import ProjectFile
@@ -90,6 +91,18 @@ def print_rows(console: Console, store: Store, rows: Sequence[Look]) -> None:
         facts = (f"{name} {value}" for name, value in look.sequence.items() if value not in ("", None))
         console.print(", ".join(facts), style="dim")
         console.print()
+
+
+def print_diff(console: Console, stores: tuple[Store, Store], result: StoreDiff) -> None:
+    """What changed between two stores; tables without rows are left out."""
+    if not result.tables:
+        console.print(f"every byte is equal, digest {stores[0].digest}", style="green")
+    for table in result.tables:
+        if table.rows:
+            print_table(console, table)
+    for title, look in result.examples.items():
+        console.print(f"\n{title}", style="bold")
+        print_rows(console, stores[not title.startswith("removed")], [look])
 
 
 def verify_visibly(store: Path) -> Verdict:
