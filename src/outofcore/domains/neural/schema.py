@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from outofcore.domains.neural.dtypes import stored_as
 from outofcore.domains.neural.params import NeuralSection, SourceSection
+from outofcore.domains.neural.recordings.folder import LAYOUTS
 from outofcore.domains.neural.roles import COVARIATES
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import FORMATS, Session
-from outofcore.domains.neural.survey import survey_sessions
+from outofcore.domains.neural.survey import MOST_LISTED, survey_sessions
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
@@ -27,17 +29,26 @@ SEQUENCES = (
 def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
     """One part per convertible session; raises RawInputError with the first reason if there is none."""
     parts: dict[str, Schema] = {}
-    wrong: list[tuple[bool, str]] = []
+    refused: list[str] = []
     for session, survey in survey_sessions(files, section):
-        if isinstance(survey, Reject):
-            wrong.append((session.kind == "none", f"{session.file}: {survey.detail}"))
-        else:
+        if not isinstance(survey, Reject):
             parts[session.name] = session_schema(session, survey, section.source)
+        elif session.kind != "none":
+            refused.append(f"{session.file}: {survey.detail}")
     if not parts:
-        more = f" (and {len(wrong) - 1} more file{'s' * (len(wrong) > 2)})" if len(wrong) > 1 else ""
-        first = min(wrong, key=lambda why: why[0])[1] if wrong else "no files"  # one of a session, if there is any
+        more = f" (and {len(refused) - 1} more session{'s' * (len(refused) > 2)})" if len(refused) > 1 else ""
+        first = refused[0] if refused else _unnamed([file.name for file in files])
         raise RawInputError(f"neural.raw: no session can be converted: {first}{more}")
     return parts
+
+
+def _unnamed(files: Sequence[str]) -> str:
+    """Why files are no session, and the settings that read them if a program of the field wrote them."""
+    known = {PurePosixPath(file).name for file in files}
+    hints = [f"; as of {words}" for layout, words in LAYOUTS.items() if known.issuperset(layout)]
+    more = f" and {len(files) - MOST_LISTED} more" if len(files) > MOST_LISTED else ""
+    listed = f"{', '.join(files[:MOST_LISTED])}{more}"
+    return f"no file has a known format of recordings or a name of source.names: {listed}{''.join(hints)}"
 
 
 def session_schema(session: Session, survey: SessionSurvey, source: SourceSection) -> Schema:

@@ -119,7 +119,12 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         if labels is None:
             labels = _labels(owners)
             known = labels.known
-            units = find_units(source, len(known), lambda column: _own_label(column, source, known))
+            own = source.names.spike_neurons
+            units = find_units(
+                source,
+                len(known),
+                lambda column: known if column == own else recording.column_of_labels(own, column, known),
+            )
             if units is not None:
                 chosen, bounds = list(units.rows), labels.bounds
                 unchosen = unchosen if bounds is None else np.delete(bounds, chosen, axis=0)
@@ -147,17 +152,6 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
     clocks, seen = zip(*(recorded[row] for row in rows), strict=True)
     others = tuple(recorded[row] for row in sorted({*range(len(recorded))} - {*rows}))
     return Spikes(clocks, units=units, observed=None if observed is None else seen, others=others)
-
-
-def _own_label(column: str, source: SourceSection, known: Ints) -> Ints:
-    """The labels themselves, the only column of neurons that nothing else lists."""
-    if column != source.names.spike_neurons:
-        raise SessionError(
-            f"source.units: neurons of one vector of spikes are known by their labels alone: expected the column "
-            f"{source.names.spike_neurons!r}, with the labels that are wanted as values, got {column!r}",
-            reason="missing_field",
-        )
-    return known
 
 
 def _labels(owners: RecordedArray) -> SpikeOwners:

@@ -301,6 +301,16 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
             f"{listed(counted_from_1)}: names.frame never holds 0; if it numbers the frames from 1, set "
             "source.first_frame: 1"
         )
+    sideways = [
+        name
+        for name, surveyed in known.items()
+        if section.source.names.responses is not None and surveyed.bins < surveyed.neurons
+    ]
+    if sideways:
+        notes.append(
+            f"{listed(sideways)}: names.responses has more neurons ({known[sideways[0]].neurons}) than bins "
+            f"({known[sideways[0]].bins}); if its axis 1 is time, set source.time_axis: {{responses: 1}}"
+        )
     notes += _unread_notes(known, section.source.names)
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy.typing as npt
 from outofcore.domains.neural.params import SourceSection, UnitCondition
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.errors import ParamsError
+
+LISTS = ("idx_components", "idx_components_bad")
+"""Arrays of CaImAn that hold the numbers of units, in place of an entry for each unit."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ def find_units(source: SourceSection, count: int, column_of: Callable[[str], npt
     met, kept = np.ones(count, bool), {}
     for condition in source.units:
         column = column_of(condition.column)
+        if PurePosixPath(condition.column).name in LISTS:
+            column = _listed(column, condition.column, count)
         if column.shape != (count,):
             raise SessionError(
                 f"source.units: {condition.column} has {len(column)} entries for {count} units", reason="unequal_length"
@@ -64,6 +70,17 @@ def held_out(setting: UnitCondition | float | None, part: str, attributes: Mappi
             f"neural.train.held_out: session {part}: expected some of {neurons} neurons, got {len(chosen)}"
         )
     return tuple(chosen.tolist())
+
+
+def _listed(numbers: npt.NDArray[Any], name: str, count: int) -> npt.NDArray[np.bool_]:
+    """Which of the units a list has."""
+    if numbers.size and (numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= count):
+        raise SessionError(
+            f"source.units: {name}: expected numbers of units from 0 to {count - 1}, got {numbers.dtype} from "
+            f"{numbers.min()} to {numbers.max()}",
+            reason="wrong_type",
+        )
+    return np.isin(np.arange(count), numbers)
 
 
 def _plain(value: Any) -> Any:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from outofcore.domains.neural.recordings.arrays import (
     BLOCK_BYTES,
@@ -21,12 +23,21 @@ from outofcore.domains.neural.recordings.arrays import (
 )
 from outofcore.domains.neural.recordings.npy import npy_array
 from outofcore.domains.neural.recordings.recording import Recording, split_column
+from outofcore.ndarrays import Ints
 from outofcore.raw.files import decompressed, plain_name
 from outofcore.system.failures import NamedFile
 
 TEXT = (".txt", ".csv", ".tsv", ".dat")
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", ".", "?", "inf", "-inf")
 """Words for a missing entry, which are no titles."""
+LAYOUTS = {
+    ("spike_times.npy", "spike_clusters.npy"): "Kilosort or phy: set source.names={stimulus: null, responses: null, "
+    "spike_times: spike_times, spike_neurons: spike_clusters}, source.bin_width (seconds) and source.time_unit (the "
+    "sample_rate of params.py)",
+    ("F.npy", "iscell.npy"): "suite2p: set source.names={stimulus: null, responses: F} and "
+    "source.time_axis={responses: 1}",
+}
+"""Files of a folder that a program of the field writes, and the settings that read them."""
 
 
 class FolderRecording(Recording):
@@ -57,6 +68,25 @@ class FolderRecording(Recording):
             raise KeyError(name)
         array = npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
         return array if column is None else _column(array, name, column)
+
+    def column_of_labels(self, name: str, column: str, labels: Ints) -> npt.NDArray[Any]:
+        """A column of a text, such as phy's ``cluster_group.tsv[group]``, whose first column has the labels."""
+        file, title = split_column(column)
+        if file not in self._files or not isinstance(title, str):
+            return super().column_of_labels(name, column, labels)
+        with refusing(f"{file}: damaged", *STREAM_DAMAGE):
+            lines = _lines(self._root / file) or [""]
+        rows = [[cell.strip() for cell in line.split(_separator(lines[0]))] for line in lines]
+        place = _titled(file, rows[0], title)
+        entries = {_number(row[0]): row[place] if place < len(row) else "" for row in rows[1:]}
+        words = np.array([entries.get(label, "") for label in labels.tolist()])
+        if entries.keys().isdisjoint(labels.tolist()):
+            raise SessionError(
+                f"{file}: its first column ({rows[0][0]}) has none of the {len(labels)} labels of names.spike_neurons",
+                reason="missing_field",
+            )
+        numbers = np.array([_number(word) for word in words])
+        return words if any(words[np.isnan(numbers)] != "") else numbers
 
 
 def _column(array: RecordedArray, name: str, column: int | str) -> RecordedArray:

@@ -19,13 +19,15 @@ from outofcore.domains.neural.clocks import joined_intervals, listed_clock, nano
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, part
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
-from outofcore.domains.neural.recordings.recording import intervals_of
+from outofcore.domains.neural.recordings.recording import intervals_of, split_column
 from outofcore.ndarrays import Ints
 
 # Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20
 
 INVALID = "intervals/invalid_times"
+REGIONS = ("rois", "electrodes")
+"""What a series has in place of a table of its own: rows of one, an entry for each of its columns."""
 
 
 class NwbRecording(Hdf5Recording):
@@ -123,21 +125,40 @@ class NwbRecording(Hdf5Recording):
         return list(pairwise(bounds))
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
-        """Numbers or words of the units, groups by their names; raises SessionError."""
-        units, found = self.resolve(name), None
+        """Numbers or words of the units, groups by their names; of a series, those of its rois. Raises SessionError."""
+        key = next((key for key in REGIONS if link_of(self.resolve(name), key) is not None), None)
+        if key is None:
+            return self._column(name, column)
+        rows = self._values(name, key, None)
+        with damage_named(f"{name}/{key}"):
+            table = self.file[self.resolve(f"{name}/{key}").attrs["table"]].name
+        values = self._column(table, column)
+        if not np.isin(rows, np.arange(len(values))).all():
+            raise SessionError(
+                f"{name}/{key}: expected rows of {table}, from 0 to {len(values) - 1}, got up to {rows.max()}",
+                reason="wrong_shape",
+            )
+        return np.asarray(values[rows])
+
+    def _column(self, name: str, column: str) -> npt.NDArray[Any]:
+        """A column of a table; of one with several numbers per row, the one in brackets."""
+        table, found = self.resolve(name), None
+        title, place = split_column(column)
         with suppress(KeyError):
-            found = self.resolve(f"{name}/{column}")
-        single = isinstance(found, h5py.Dataset) and found.ndim == 1 and found.shape[0] <= MOST_NEURONS
-        if found is None or not single or link_of(units, f"{column}_index") is not None:
-            columns = ", ".join(sorted(units)) if isinstance(units, h5py.Group) else "none"
+            found = self.resolve(f"{name}/{title}")
+        shape: tuple[int, ...] = found.shape if isinstance(found, h5py.Dataset) else ()
+        inside = len(shape) == 1 if place is None else len(shape) == 2 and place in range(shape[1])
+        if found is None or not inside or shape[0] > MOST_NEURONS or link_of(table, f"{title}_index") is not None:
+            columns = ", ".join(sorted(table)) if isinstance(table, h5py.Group) else "none"
             raise SessionError(
                 f"source.units: expected a column {column!r} with one entry per unit; {name} has {columns}",
                 reason="missing_field",
             )
         with damage_named(f"{name}/{column}"):
             if h5py.check_ref_dtype(found.dtype) is not None:
-                return np.array([self.file[each].name.rpartition("/")[2] for each in found[()]], object)
-            return np.asarray(found.asstr()[()] if h5py.check_string_dtype(found.dtype) else found[()])
+                return np.array([self.file[group].name.rpartition("/")[2] for group in found[()]], object)
+            values = found.asstr()[()] if h5py.check_string_dtype(found.dtype) else found[()]
+            return np.asarray(values if place is None else values[:, place])
 
     def clock(self, name: str, count: int) -> RecordedArray | None:
         """The clock of a series: its timestamps, or its start and rate; always seconds."""

@@ -77,6 +77,16 @@ class Recording:
             ) from None
         return found.read(0, found.shape[0])
 
+    def column_of_labels(self, name: str, column: str, labels: Ints) -> npt.NDArray[Any]:
+        """Numbers or words of the neurons that ``name`` labels, an entry for each label. Raises SessionError."""
+        del labels
+        raise SessionError(
+            f"source.units: neurons of one vector of spikes are known by their labels: expected the column {name!r}, "
+            "with the labels that are wanted as values, or in a folder a column of a text with a line for each label "
+            f"(cluster_group.tsv[group]), got {column!r}",
+            reason="missing_field",
+        )
+
     def clock(self, name: str, count: int) -> RecordedArray | None:
         """The format's own clock, in nanoseconds, for an array of ``count`` entries along time, or None."""
         del name, count
