@@ -6,15 +6,18 @@ Where ``raw`` has several entries, one of them: ``python stages/convert.py chess
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
+    from outofcore.conversion.growing import RECORD, REJECTS
     from outofcore.domains.registry import get_domain
     from outofcore.params import load_params
     from outofcore.pipeline import (
+        convert_entries,
         convert_to_folder,
         left_out_figures,
         place_of,
@@ -23,14 +26,14 @@ with stopped_at_once():
         write_catalogue,
     )
     from outofcore.project.code import check_version
-    from outofcore.project.locked import removed_outputs
+    from outofcore.project.locked import removed_outputs, restore
     from outofcore.raw.files import search
     from outofcore.settings.machine import load_machine
     from outofcore.settings.sizes import format_bytes
     from outofcore.space.dvc_cache import find_cache
     from outofcore.space.guard import KEPT_STORE, Guard
     from outofcore.space.links import commit_of
-    from outofcore.system.durable import replace_text
+    from outofcore.system.durable import replace_text, replacing
 
 
 def main(name: str, entry: str = "") -> None:
@@ -50,7 +53,14 @@ def main(name: str, entry: str = "") -> None:
         return
     cache = find_cache()
     commit = commit_of(store, cache) if cache else None
-    figures, run = convert_to_folder(domain, section, store, rejects, machine, commit)
+    if section.grow:
+        with guard.writing(store):
+            if commit:
+                restore(store, RECORD, commit)
+            figures, run = convert_entries(domain, section, store, machine, commit)
+            join_rejects(store, rejects)
+    else:
+        figures, run = convert_to_folder(domain, section, store, rejects, machine, commit)
     with guard.writing(Path("metrics") / name):
         write(name, f"convert{below}", figures)
         write(name, f"convert_run{below}", run)
@@ -59,6 +69,16 @@ def main(name: str, entry: str = "") -> None:
     )
     print(f"{shown}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
     print(f"{shown}: peak memory {peak} of {most} allowed")
+
+
+def join_rejects(folder: Path, joined: Path) -> None:
+    """Copy the rejects of all entries to one table."""
+    with replacing(joined) as new, new.open("wb") as table:
+        for number, path in enumerate(sorted(folder.glob(f"*{REJECTS}"))):
+            with path.open("rb") as rejects:
+                if number:
+                    rejects.readline()
+                shutil.copyfileobj(rejects, table)
 
 
 def write(name: str, what: str, figures: object) -> None:

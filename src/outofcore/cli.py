@@ -29,7 +29,7 @@ with stopped_at_once():
     from outofcore.space.committed import committed as check_committed
     from outofcore.space.dvc_cache import find_cache
     from outofcore.store.connection import shown
-    from outofcore.store.opening import open_data
+    from outofcore.store.opening import open_data, stores_in
     from outofcore.store.reader import open_store
     from outofcore.store.unsealed import Unsealed
     from outofcore.system.importing import large_imports
@@ -66,7 +66,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs in
 
 @app.command(short_help="Summarise a store.")
 def info(
-    store: Annotated[Path, typer.Argument(help="A store, any other Zarr, or a file of token ids.")],
+    store: Annotated[Path, typer.Argument(help="A store, a folder of them, any other Zarr, or a file of token ids.")],
     *,
     dtype: Annotated[str | None, typer.Option(help="Of token ids, such as uint16, if the file states none.")] = None,
     as_json: AsJson = False,
@@ -159,7 +159,7 @@ def diff(
 
 @app.command(short_help="Check every byte of stores.")
 def verify(
-    stores: Annotated[list[Path], typer.Argument(help="Folders of stores.")],
+    stores: Annotated[list[Path], typer.Argument(help="Stores, or folders of them.")],
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -171,7 +171,8 @@ def verify(
       outofcore verify data/stores/*.zarr && dvc push
     """
     with one_line_errors(resumes=False):
-        verdicts = [terminal.verify_visibly(store) for store in stores]
+        paths = [path for store in stores for path in stores_in(store) or [store]]
+        verdicts = [terminal.verify_visibly(path) for path in paths]
         _print_json(terminal.verdict_facts(verdicts)) if as_json else terminal.print_verdicts(_console(), verdicts)
         if any(verdict.problems for verdict in verdicts):
             raise typer.Exit(EXIT_WRONG)
@@ -309,9 +310,10 @@ def convert_files(
         if as_json:
             _print_json(figures)
             return
-        terminal.print_counts(_console(), card_of(open_store(second)))
+        terminal.print_counts(_console(), card_of(open_data(second)))
         if figures["rejected"]:
-            typer.echo(f"{visible(second)}{REJECTS} lists the rejected records", err=True)
+            listed = f"/*{REJECTS} list" if "digests" in figures else f"{REJECTS} lists"
+            typer.echo(f"{visible(second)}{listed} the rejected records", err=True)
 
 
 @app.command("train", short_help="Train a model on a store.")

@@ -5,39 +5,49 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from outofcore.conversion.assemble import REJECTS_HEADER
+from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.journal import NOT_STORED, work_folder
+from outofcore.conversion.growing import REJECTS as ENTRY_REJECTS
+from outofcore.conversion.growing import STORE, Earlier, Entries, save_keys, summed
+from outofcore.conversion.inputs import Inputs
+from outofcore.conversion.journal import NOT_STORED, identity, work_folder
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.splits import SPLITS
-from outofcore.conversion.summary import attributes
+from outofcore.conversion.splits import SPLITS, splits_of
+from outofcore.conversion.summary import attributes, counted
+from outofcore.conversion.units import unit_converter
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain, search_raw
-from outofcore.errors import ParamsError, StoreError
+from outofcore.errors import ParamsError, RawInputError, StoreError
 from outofcore.params import section_of
-from outofcore.project.entries import STORES, entries_of, refuse_unlisted
-from outofcore.raw.files import RawFile, by_ending, endings
+from outofcore.project.code import code_of
+from outofcore.project.entries import STORES, by_entry, entries_of, refuse_unlisted
+from outofcore.raw.files import RawFile, Search, by_ending, endings
+from outofcore.raw.unit import NO_AUDIT
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.guard import KEPT_SHARDS, Guard
 from outofcore.space.links import Commit
 from outofcore.store.connection import is_address, shown
 from outofcore.store.joined import JoinedStore, check_stores
+from outofcore.store.opening import open_data, stores_in
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Layout
+from outofcore.store.seal import Seal
 from outofcore.store.target import Target, foreign, refuse_replacing
-from outofcore.store.writer import StoreWriter
-from outofcore.system.durable import replace_text
+from outofcore.store.writer import MeasuredStore, StoreWriter
+from outofcore.system.durable import WorkFolder, replace_text
 from outofcore.system.peak_memory import MemoryWatch
 
 STREAMS = Path("data/streams")
@@ -73,7 +83,8 @@ def convert(
         A file, a folder, or a pattern such as ``"games/2024-*.pgn.zst"``; compressed files and archives are streamed.
     target
         Folder of the store. A store that is there is replaced at the end if it was made with the same settings, of
-        whatever raw files; nothing else ever is. To have it in object storage, copy it there.
+        whatever raw files; nothing else ever is. To have it in object storage, copy it there. With ``grow=True``, a
+        folder of stores, one for each file or folder in ``raw``: only what is new or changed is converted.
     params
         A params file whose section of the domain holds the settings; None for the defaults of the domain.
     replace
@@ -105,6 +116,10 @@ def convert(
             f"{shown(target)}: expected a folder of this machine; convert here, then copy the store there"
         )
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
+    if section.grow:
+        for store in () if replace else stores_in(folder):
+            refuse_replacing(store, kind.name, section.model_dump(mode="json", exclude=NOT_STORED))
+        return convert_entries(kind, section, folder, machine)[0]
     if why := foreign(folder):
         raise ParamsError(f"{target}: {why}")
     if not replace:
@@ -136,12 +151,16 @@ def convert_to_folder(
     machine: Machine,
     commit: Commit | None = None,
     kept: str = KEPT_SHARDS,
+    *,
+    files: Sequence[RawFile] | None = None,
+    earlier: Earlier | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store.
 
-    Search, forecast, check the disk, convert. ``kept`` is what an error says of a disk that fills up midway.
+    Search, forecast, check the disk, convert. ``kept`` is what an error says of a disk that fills up midway. An entry
+    is of these ``files``, and comes after ``earlier`` ones; its keys are written next to its store.
     """
-    searched = search_raw(domain, section)
+    searched = search_raw(domain, section) if files is None else Search(list(files), {})
     started = time.monotonic()
     with Bar(transient=True) as bar:
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
@@ -151,7 +170,7 @@ def convert_to_folder(
     before = guard.require(forecast.needs)
     ahead = forecast.units_ahead(domain.name, machine.memory, refuse="memory" in machine.stated)
     with MemoryWatch(interval=0.25) as memory, guard.writing(work_folder(store, machine.scratch)):
-        outcome = Conversion(domain, section, searched.files, store, rejects).run(
+        outcome = Conversion(domain, section, searched.files, store, rejects, earlier).run(
             forecast.estimate,
             executor=open_executor(
                 machine.engine, machine.workers, address=machine.dask, files=searched.files, domain=domain.name
@@ -161,6 +180,8 @@ def convert_to_folder(
             scratch=machine.scratch,
             most_ahead=ahead,
         )
+        if earlier is not None and outcome.keys is not None:
+            save_keys(store, outcome.keys, earlier)
     seconds = time.monotonic() - started
     run = {
         "digest": outcome.figures["digest"],  # of the conversion that these figures are of: DVC may restore another
@@ -174,12 +195,100 @@ def convert_to_folder(
     return outcome.figures | left_out_figures(searched.left_out), run
 
 
+def convert_entries(
+    domain: Domain, section: Any, folder: Path, machine: Machine, commit: Commit | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Convert the entries of a raw input that grows as far as they are new or changed; returns figures of all.
+
+    Also the figures of the run here. Finished entries wait in the work folder, for a later run too, until all are
+    whole; :mod:`outofcore.conversion.growing` says when one is converted again.
+    """
+    searched, started = search_raw(domain, section), time.monotonic()
+    report_left_out(section.raw, searched.unread)
+    grown, before = by_entry(searched.files, domain.suffixes), Entries(folder)
+    before.refuse_foreign(list(grown))
+    refusal = f"{folder}: another process converts into this folder; wait until it has ended"
+    with (
+        WorkFolder(folder.with_name(f"{folder.name}.zarr.work"), refusal) as work,
+        MemoryWatch(interval=0.25) as memory,
+    ):
+        new, earlier = Entries(work.path), Earlier()
+        records: dict[str, dict[str, Any]] = {}
+        taken, converted = list[str](), list[str]()
+        unread: RawInputError | None = None
+        for name, files in grown.items():
+            inputs = Inputs(files, threads=max(1, machine.workers))
+            try:
+                schemas, refused = domain.schemas(section, files), None
+            except RawInputError as error:  # a session that cannot be read
+                schemas, refused = {}, error
+                unread = unread or error
+            made_of = identity(domain.name, section, inputs, schemas, code_of(domain)["convert"])
+            entries = next((place for place in (new, before) if place.has(name, made_of, earlier)), None)
+            if entries is None:
+                entries = new
+                converted.append(name)
+                sys.stderr.write(f"{domain.name} {visible(name)}: converting\n")
+                new.remove(name)
+                store, rejects = new.path(name, STORE), new.path(name, ENTRY_REJECTS)
+                figures = (
+                    reject_all(domain, section, files, rejects)
+                    if refused
+                    else convert_to_folder(
+                        domain, section, store, rejects, machine, commit, files=files, earlier=earlier
+                    )[0]
+                )
+                new.record({**new.records, name: {"made_of": made_of, "after": earlier.digest, "figures": figures}})
+            taken += [name] if entries is new else []
+            records[name] = {**entries.records[name], "after": earlier.digest}
+            earlier.add(name, made_of, entries.keys(name))
+        figures = {name: record["figures"] for name, record in records.items()}
+        if not any(own["accepted"] for own in figures.values()):
+            raise unread or RawInputError(
+                f"{domain.name}.raw: none of {len(grown):,} entries has a record that was accepted; the rejects are in "
+                f"{new.folder}"
+            )
+        before.take(new, taken, records)
+        work.empty()
+    whole = summed(list(figures.values()))
+    rows, seconds = sum(whole["rows"].values()), time.monotonic() - started
+    doubted = [f"{name}: {doubt}" for name, own in figures.items() for doubt in own.get("doubts", ())]
+    whole |= {
+        "bytes_per_row": round(whole["bytes_store"] / rows, 3) if rows else 0.0,
+        "digest": open_data(folder).digest,
+        "digests": {name: own["digest"] for name, own in figures.items() if own["accepted"]},
+        **({"doubts": doubted} if doubted else {}),
+    }
+    run = {
+        "digest": whole["digest"],
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(sum(sum(figures[name]["rows"].values()) for name in converted) / seconds),
+        "peak_memory_bytes": memory.peak_bytes,
+        "workers": machine.workers,
+        "converted": converted,
+    }
+    inside = [own.get("left_out", {}) for own in figures.values()]
+    return whole | left_out_figures(dict(ChainMap({}, searched.unread, *inside))), run
+
+
+def reject_all(domain: Domain, section: Any, files: Sequence[RawFile], rejects: Path) -> dict[str, Any]:
+    """The figures of an entry that has no schema, as all its records are rejected; lists them."""
+    with ThreadPoolExecutor(1) as pool:
+        store = MeasuredStore({}, section.store.layout(), SPLITS, pool)
+        assembler = Assembler(store, partial(splits_of, section=section.splits))
+        convert_unit = unit_converter(domain, section, NO_AUDIT)
+        listed = [assembler.add(unit, convert_unit(unit)) for unit in domain.units(files, section)]
+    replace_text(rejects, REJECTS_HEADER + "".join(listed))
+    sizes = {"bytes_raw": sum(file.bytes for file in files), "bytes_store": 0, "estimate_bytes": 0, "audited": 0}
+    return {**counted(assembler, store), **dict(sorted(assembler.counts.items())), **sizes, "digest": Seal({}).digest}
+
+
 def place_of(domain: Domain, section: Any, entry: str = "") -> Path:
     """Path of a domain's store, or of the catalogue in its place, in a project.
 
-    Where ``raw`` has several entries, this is the folder of their stores, or the store of an ``entry``.
+    Where ``raw`` has several entries, or grows, this is the folder of their stores, or the store of an ``entry``.
     """
-    if entry or entries_of(section):
+    if entry or entries_of(section) or section.grow:
         return STORES / domain.name / (f"{entry}.zarr" if entry else "")
     return (STREAMS if domain.streamed(section) else STORES) / f"{domain.name}.zarr"
 
@@ -201,7 +310,7 @@ def open_result(domain: Domain, section: Any) -> Store:
     """The store that a domain's conversion left in a project; the stores of several entries of ``raw`` as one."""
     place, entries = place_of(domain, section), entries_of(section)
     if not entries:
-        return open_store(place)
+        return open_data(place)
     refuse_unlisted(domain, section)
     stores = [open_store(place_of(domain, section, entry)) for entry in entries]
     check_stores(stores)

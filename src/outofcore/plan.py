@@ -13,11 +13,10 @@ from outofcore.conversion.journal import NOT_STORED
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
-from outofcore.domains.registry import search_raw
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import StoreError
 from outofcore.pipeline import place_of
-from outofcore.project.entries import STORES, entries_of
+from outofcore.project.entries import STORES, searches_of
 from outofcore.raw.files import RawFile, Search
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.machine import Machine
@@ -90,10 +89,7 @@ def plan_domain(
 
     ``store`` is its folder; ``sizes`` adds what other sizes of the model take, which takes seconds for each.
     """
-    searched = {
-        entry: search_raw(domain, section.model_copy(update={"raw": raw}))
-        for entry, raw in (entries_of(section) or {"": section.raw}).items()
-    }
+    searched = searches_of(domain, section)
     done = _done(domain, section, searched)
     searches = [search for entry, search in searched.items() if entry not in done]
     files = [file for search in searches for file in search.files]
@@ -138,7 +134,7 @@ def plan_domain(
 def _done(domain: Domain, section: Any, searched: Mapping[str, Search]) -> dict[str, Store]:
     """The stores of entries of ``raw`` that are here, made with these settings of files of these names and sizes."""
     settings, done = section.model_dump(mode="json", exclude=NOT_STORED), {}
-    for entry in entries_of(section):
+    for entry in filter(None, searched):
         with suppress(StoreError):
             store = open_store(place_of(domain, section, entry))
             made_of = store.sources.read()

@@ -197,7 +197,7 @@ def test_another_version_of_the_package_or_an_engine_starts_afresh(
 ) -> None:
     stop(raw, tmp_path)
     found = inputs.versions("lines")
-    monkeypatch.setattr("outofcore.conversion.journal.versions", lambda _: {**found, package: "99"})
+    monkeypatch.setattr("outofcore.conversion.run.versions", lambda _: {**found, package: "99"})
     again = run(raw, tmp_path)
     assert again.resumed_units == 0
     assert again.seal.digest == whole.seal.digest

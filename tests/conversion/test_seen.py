@@ -46,3 +46,18 @@ def test_many_keys_with_one_first_half() -> None:
     for first in range(0, 10_000, 500):
         assert seen.add(keys[first : first + 500]).all()
     assert seen.add(keys).tolist() == [False] * 10_000 + [True] * 10_000
+
+
+def test_all_keys_come_sorted() -> None:
+    generator = np.random.default_rng(4)
+    seen, expected = SeenKeys(), set[bytes]()
+    for size in (5000, 3, 700, 0, 9000):
+        keys = generator.integers(0, 4, (size, 16)).astype(np.uint8)
+        keys[:, 3:13] = 0
+        seen.add(keys)
+        expected |= {key.tobytes() for key in keys}
+    high, low = seen.keys()
+    assert [
+        int(first).to_bytes(8, "big") + int(second).to_bytes(8, "big") for first, second in zip(high, low, strict=True)
+    ] == sorted(expected)
+    assert SeenKeys().keys().shape == (2, 0)

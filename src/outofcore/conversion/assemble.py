@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.seen import SeenKeys
+from outofcore.conversion.growing import Earlier
+from outofcore.conversion.seen import Keys, SeenKeys, halves
 from outofcore.conversion.splits import MIXED, SPLITS, UNDATED
 from outofcore.display.console import visible
 from outofcore.errors import AuditError
@@ -37,8 +38,12 @@ class Assembler:
         splits: Sequence[str] = SPLITS,
         *,
         drop_duplicates: bool = False,
+        earlier: Earlier | None = None,
     ) -> None:
-        """``split_of`` gives the split of each sequence, an index into ``splits``, UNDATED or MIXED."""
+        """``split_of`` gives the split of each sequence, an index into ``splits``, UNDATED or MIXED.
+
+        Duplicates are also dropped of what ``earlier`` entries have.
+        """
         self.found = 0
         self.accepted = 0
         self.rejected: Counter[str] = Counter()
@@ -49,6 +54,7 @@ class Assembler:
         self._split_of = split_of
         self._splits = splits
         self._seen = SeenKeys() if drop_duplicates else None
+        self._earlier = earlier or Earlier()
         self._unsaved: list[bytes] = []  # keys not yet in a checkpoint
         self._touched: set[int] = set()  # raw files whose counts are not yet in a checkpoint
         # The sequence that continues in the next unit; "split" is None for a duplicate.
@@ -110,8 +116,9 @@ class Assembler:
         placed = np.flatnonzero(new)
         if self._seen is not None:
             keys = result.keys[first:][placed]
-            new[placed] = self._seen.add(keys)
-            self._unsaved.append(keys[new[placed]].tobytes())
+            first_here = self._seen.add(keys)
+            self._unsaved.append(keys[first_here].tobytes())
+            new[placed] = first_here & ~self._earlier.has(halves(keys))
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
         files = result.places[first:]
         left_out = [("duplicate", "", placed[~new[placed]])]
@@ -190,6 +197,10 @@ class Assembler:
             "audited": self.audited,
             "open": self._open,
         }
+
+    def keys(self) -> Keys | None:
+        """The sorted keys of all sequences, stored or not; None where duplicates are kept."""
+        return None if self._seen is None else self._seen.keys()
 
     def unsaved_keys(self) -> bytes:
         """The keys seen since :meth:`saved`, 16 bytes each."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
+from outofcore.conversion.growing import Earlier
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, SavedState
 from outofcore.conversion.splits import splits_of
@@ -24,7 +25,14 @@ from outofcore.store.writer import StoreWriter
 class StoreInProgress:
     """The store of a conversion as far as it is built; ``empty`` makes the writer that it grows in."""
 
-    def __init__(self, section: Any, inputs: Inputs, journal: Journal, empty: Callable[[], StoreWriter]) -> None:
+    def __init__(
+        self,
+        section: Any,
+        inputs: Inputs,
+        journal: Journal,
+        empty: Callable[[], StoreWriter],
+        earlier: Earlier | None = None,
+    ) -> None:
         self.folder = journal.folder
         self.units = 0  # whose results the store holds
         self.savable = False  # whether the store holds whole units
@@ -33,6 +41,7 @@ class StoreInProgress:
         self._inputs = inputs
         self._journal = journal
         self._empty = empty
+        self._earlier = earlier
 
     def resume(self, name: str) -> int:
         """Continue at the last checkpoint, or begin; returns the number of units that are done."""
@@ -57,7 +66,7 @@ class StoreInProgress:
         self.writer = self._empty()
         drop = getattr(self._section.filters, "duplicates", "keep") != "keep"
         split_of = partial(splits_of, section=self._section.splits)
-        self.assembler = Assembler(self.writer, split_of, drop_duplicates=drop)
+        self.assembler = Assembler(self.writer, split_of, drop_duplicates=drop, earlier=self._earlier)
 
     def _restore(self, saved: SavedState) -> None:
         try:

@@ -17,7 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from outofcore.conversion.inputs import Inputs, versions
+from outofcore.conversion.inputs import Inputs
 from outofcore.domains.domain import Section
 from outofcore.errors import DamagedStore
 from outofcore.store.schema import Schema
@@ -213,11 +213,17 @@ class Journal:
             self._work.empty()
 
 
-def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str, Schema]) -> str:
-    """Digest of everything that determines the result: params, input, versions, and schemas with their attributes."""
+def identity(
+    domain: str, section: Section, inputs: Inputs, schemas: Mapping[str, Schema], made_by: object, after: str = ""
+) -> str:
+    """Digest of everything that determines the result: params, input, versions, and schemas with their attributes.
+
+    ``made_by`` are the versions; ``after`` is the digest of earlier entries, whose sequences are dropped.
+    """
     facts = {
         "format": [FORMAT, JOURNAL],
-        "versions": versions(domain),
+        "versions": made_by,
+        "after": after,
         "domain": domain,
         "section": section.model_dump(mode="json", exclude=NOT_CONVERSION),
         "schemas": {part: asdict(schema) for part, schema in schemas.items()},

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,9 +21,11 @@ from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.cluster import width
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import in_order
+from outofcore.conversion.growing import Earlier
 from outofcore.conversion.in_progress import StoreInProgress
-from outofcore.conversion.inputs import Inputs
+from outofcore.conversion.inputs import Inputs, versions
 from outofcore.conversion.journal import Journal, identity, work_folder
+from outofcore.conversion.seen import Keys
 from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.summary import attributes, doubts, sources
 from outofcore.conversion.units import unit_converter
@@ -33,6 +35,7 @@ from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
 from outofcore.settings.sizes import format_bytes
+from outofcore.store.schema import Schema
 from outofcore.store.seal import Seal
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
@@ -51,6 +54,7 @@ class ConversionResult:
     seal: Seal  # of the store
     figures: dict[str, Any]  # content of ``metrics/<domain>/convert.json``: the same on every machine
     resumed_units: int  # that an earlier, stopped run had done
+    keys: Keys | None  # of all sequences, sorted; None where duplicates are kept
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Conversion:
     files: Sequence[RawFile]  # sorted
     store: Path  # its final place
     rejects: Path  # final place of their table (CSV)
+    earlier: Earlier | None = None  # of an entry, which is no store if nothing of it is accepted: those before it
 
     def run(
         self,
@@ -94,7 +99,7 @@ class Conversion:
         with (
             Target(self.store) as target,
             self._work_folder(target, scratch) as work,
-            closing(Journal(work, identity(self.domain.name, self.section, inputs, schemas))) as journal,
+            closing(Journal(work, self._identity(inputs, schemas))) as journal,
             ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders,
             executor as pool,
         ):
@@ -102,7 +107,8 @@ class Conversion:
             remove_unfinished(self.rejects)
             layout = self.section.store.layout()
             empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders)
-            build = StoreInProgress(self.section, inputs, journal, empty)
+            build = StoreInProgress(self.section, inputs, journal, empty, self.earlier)
+            seal = Seal({})
             resumed = build.resume(self.domain.name)
             try:
                 rate = forecast.audit_rate(self.section.audit.records)
@@ -122,13 +128,17 @@ class Conversion:
                 raise
             build.writer.abandon()
             journal.clear()
-        if not build.assembler.accepted:
+        if not build.assembler.accepted and self.earlier is None:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
         figures = self._figures(forecast, build, seal)
         for doubt in figures.get("doubts", ()):
             sys.stderr.write(f"note: {self.domain.name}: {doubt}\n")
-        return ConversionResult(seal, figures, resumed)
+        return ConversionResult(seal, figures, resumed, build.assembler.keys() if self.earlier else None)
+
+    def _identity(self, inputs: Inputs, schemas: Mapping[str, Schema]) -> str:
+        after = self.earlier.digest if self.earlier else ""
+        return identity(self.domain.name, self.section, inputs, schemas, versions(self.domain.name), after)
 
     def _refuse_other_file(self) -> None:
         """Raise StoreError if the place of the rejects has something else."""

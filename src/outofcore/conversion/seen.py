@@ -8,6 +8,9 @@ import numpy.typing as npt
 from outofcore.ndarrays import Bytes
 from outofcore.raw.unit import KEY_BYTES
 
+Keys = npt.NDArray[np.uint64]
+"""The first and the second half of each key, (2, n)."""
+
 # Below this many keys a run is merged into the previous one at once.
 SMALL_RUN = 4096
 
@@ -30,15 +33,14 @@ class SeenKeys:
         """Add keys (n, 16) uint8; returns which are new (n,), counting earlier ones in ``keys`` as seen."""
         if keys.shape[1:] != (KEY_BYTES,):
             raise ValueError(f"expected keys of shape (n, {KEY_BYTES}), got {keys.shape}")
-        pairs = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
-        high, low = pairs[:, 0], pairs[:, 1]
+        high, low = halves(keys)
         new = np.ones(len(keys), bool)
         order = np.lexsort((np.arange(len(keys)), low, high))
         sorted_high, sorted_low = high[order], low[order]
         repeated = (sorted_high[1:] == sorted_high[:-1]) & (sorted_low[1:] == sorted_low[:-1])
         new[order[1:][repeated]] = False
         for run_high, run_low in zip(self._runs, self._lows, strict=True):
-            new &= ~_contains(run_high, run_low, high, low)
+            new &= ~contains(run_high, run_low, high, low)
         fresh = order[new[order]]
         if len(fresh):
             self._runs.append(high[fresh])
@@ -46,16 +48,30 @@ class SeenKeys:
             self._merge()
         return new
 
+    def keys(self) -> Keys:
+        """All keys, sorted."""
+        while len(self._runs) > 1:
+            self._merge_last()
+        return np.stack([*self._runs, *self._lows]) if self._runs else np.zeros((2, 0), np.uint64)
+
     def _merge(self) -> None:
         while len(self._runs) > 1 and len(self._runs[-2]) < max(SMALL_RUN, 2 * len(self._runs[-1])):
-            high = np.concatenate([self._runs.pop(-2), self._runs.pop()])
-            low = np.concatenate([self._lows.pop(-2), self._lows.pop()])
-            order = np.lexsort((low, high))
-            self._runs.append(high[order])
-            self._lows.append(low[order])
+            self._merge_last()
+
+    def _merge_last(self) -> None:
+        high = np.concatenate([self._runs.pop(-2), self._runs.pop()])
+        low = np.concatenate([self._lows.pop(-2), self._lows.pop()])
+        order = np.lexsort((low, high))
+        self._runs.append(high[order])
+        self._lows.append(low[order])
 
 
-def _contains(
+def halves(keys: Bytes) -> Keys:
+    """Keys (n, 16) uint8 as numbers."""
+    return np.ascontiguousarray(np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T)
+
+
+def contains(
     run_high: npt.NDArray[np.uint64],
     run_low: npt.NDArray[np.uint64],
     high: npt.NDArray[np.uint64],

@@ -218,6 +218,12 @@ class DomainSection(Section):
     raw: RawOrNamed = Field(
         description="a file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
     )
+    # Not recorded in stores and models, which it does not change.
+    grow: bool = Field(
+        default=False,
+        exclude=True,
+        description="a store for each file or folder in raw, of which only new and changed ones are converted",
+    )
     match: Match = Field("**/*", description="glob inside the folder")
     source: Section = Section()
     filters: Filters = Filters()
@@ -230,6 +236,12 @@ class DomainSection(Section):
     evaluate: Raw | None = Field(
         None, exclude=True, description="another store, whose test split the stage evaluate reads; null: the own store"
     )
+
+    @model_validator(mode="after")
+    def _grows_in_a_folder(self) -> DomainSection:
+        if self.grow and isinstance(self.raw, Mapping):
+            raise ValueError("grow: expected one path in raw, got several by name; name their folder, or remove grow")
+        return self
 
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> DomainSection:

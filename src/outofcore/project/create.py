@@ -57,11 +57,12 @@ def domains_of(folder: Path) -> tuple[str, ...]:
 
 
 def misread(folder: Path) -> tuple[str, ...]:
-    """The domains whose ``raw`` is one path where ``dvc.yaml`` reads several entries, or the other way around."""
+    """The domains whose ``raw`` has another form than ``dvc.yaml`` reads: one path, one that grows, several entries."""
     text, params = _text(folder / "dvc.yaml") or "", _text(folder / "params.yaml") or ""
     _keys(folder / "params.yaml", params)  # which refuses what is not YAML
-    stated = written.shapes_of(params, written.domains_in(text))
-    return tuple(sorted(set(stated["several"]).symmetric_difference(written.shapes_in(text)["several"])))
+    stated, read = written.shapes_of(params, written.domains_in(text)), written.shapes_in(text)
+    differ = (set(stated[form]).symmetric_difference(read[form]) for form in ("several", "growing"))
+    return tuple(sorted(set().union(*differ)))
 
 
 def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from outofcore.domains.domain import Domain
-from outofcore.errors import ParamsError
+from outofcore.domains.registry import search_raw
+from outofcore.errors import ParamsError, RawInputError
+from outofcore.raw.files import ARCHIVES, RawFile, Search, plain_name
 
 STORES = Path("data/stores")
 
@@ -17,11 +19,39 @@ def entries_of(section: Any) -> dict[str, str]:
     return dict(sorted(section.raw.items())) if isinstance(section.raw, Mapping) else {}
 
 
+def searches_of(domain: Domain, section: Any) -> dict[str, Search]:
+    """The raw files of each entry, in order of the names; of "" if there are no entries."""
+    paths = entries_of(section) or {"": section.raw}
+    searches = {entry: search_raw(domain, section.model_copy(update={"raw": raw})) for entry, raw in paths.items()}
+    if not section.grow:
+        return searches
+    grown = by_entry(searches[""].files, domain.suffixes)
+    return {entry: Search(files, {} if at else searches[""].unread) for at, (entry, files) in enumerate(grown.items())}
+
+
+def by_entry(files: Sequence[RawFile], suffixes: tuple[str, ...]) -> dict[str, list[RawFile]]:
+    """Raw files by the file or folder directly in ``raw`` that they are in, without its ending, in order of the names.
+
+    Raises RawInputError if two have one name.
+    """
+    grown: dict[str, list[RawFile]] = {}
+    named: dict[str, str] = {}
+    for file in files:
+        first = file.name.partition("/")[0]
+        bare = plain_name(first)
+        ending = next((end for end in (*ARCHIVES, *suffixes) if end[:1] == "." and bare.lower().endswith(end)), "")
+        entry = bare[: len(bare) - len(ending)] or first
+        if named.setdefault(entry, first) != first:
+            raise RawInputError(f"{named[entry]} and {first} would both be the entry {entry!r}: rename one of them")
+        grown.setdefault(entry, []).append(file)
+    return dict(sorted(grown.items()))
+
+
 def refuse_unlisted(domain: Domain, section: Any) -> None:
     """Raise ParamsError if there is a store, figures or rejects of an entry that ``raw`` no longer has."""
     entries = entries_of(section)
     places = (
-        (STORES / domain.name, "*.zarr"),
+        *([] if section.grow else [(STORES / domain.name, "*.zarr")]),
         (Path("metrics") / domain.name / "convert", "*.json"),
         (Path("data/rejects") / domain.name, "*.csv"),
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 from outofcore.errors import ParamsError
 from outofcore.settings.yaml_text import parse_yaml
+from outofcore.space.links import Commit, make_link
 
 STAGE = "tokenizer"
 RUNNING = "DVC_STAGE"  # the variable by which DVC names a stage to its command
@@ -27,6 +29,29 @@ def removed_outputs(lock: Path = Path("dvc.lock")) -> str:
     except (OSError, ValueError, TypeError, KeyError):
         return ""  # not run by DVC, or nothing is gone
     return f"; DVC removed {largest} beforehand, and 'dvc checkout' restores it"
+
+
+def restore(folder: Path, first: str, commit: Commit, lock: Path = Path("dvc.lock")) -> None:
+    """Link a folder from DVC's cache as it was before this stage, for which DVC has removed it; nothing if it is there.
+
+    Without the file ``first`` in the cache, nothing is restored; other files that are not in it are left out.
+    """
+    objects = commit.cache.objects.absolute()
+    try:
+        stage = parse_yaml(lock.read_text("utf-8"))["stages"][os.environ[RUNNING].rpartition(":")[2]]
+        (listed,) = (out["md5"] for out in stage["outs"] if out["path"] == folder.as_posix())
+        files = json.loads((objects / listed[:2] / listed[2:]).read_bytes())
+        digests = {file["relpath"]: file["md5"] for file in files}
+        names = [first, *(digests.keys() - {first})]
+        places = {name: objects / digests[name][:2] / digests[name][2:] for name in names}
+    except (OSError, ValueError, TypeError, KeyError):
+        return  # not run by DVC, or never before
+    if os.path.lexists(folder) or not places[first].is_file():
+        return
+    for name, place in places.items():
+        if place.is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            make_link(commit.on_checkout, place, folder / name)
 
 
 def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:

@@ -36,21 +36,31 @@ def in_order(domains: Sequence[str]) -> tuple[str, ...]:
     return (*known, *sorted(set(domains) - set(ORDER)))
 
 
-def definition(domains: Sequence[str], *, sources: bool, several: Sequence[str] = (), fixed: Sequence[str] = ()) -> str:
+def definition(
+    domains: Sequence[str],
+    *,
+    sources: bool,
+    several: Sequence[str] = (),
+    growing: Sequence[str] = (),
+    fixed: Sequence[str] = (),
+) -> str:
     """``dvc.yaml``; with ``sources``, stages depend on the sources in the folder, else on the version of outofcore.
 
-    ``several`` are the domains whose ``raw`` has several entries, ``fixed`` those that ``evaluate`` on a fixed store.
+    ``several`` are the domains whose ``raw`` has several entries, ``growing`` those where it grows, and ``fixed`` those
+    that ``evaluate`` on a fixed store.
     """
     # The template has another name: DVC reads every dvc.yaml below a project, an installed package's too.
-    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources, several=several, fixed=fixed)
+    shapes = {"several": several, "growing": growing, "fixed": fixed}
+    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources, **shapes)
 
 
 def shapes_of(params: str, domains: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The arguments ``several`` and ``fixed`` for what ``params.yaml`` states of these domains."""
+    """The arguments ``several``, ``growing`` and ``fixed`` for what ``params.yaml`` states of these domains."""
     content = parse_yaml(params) or {}
     sections = {name: content[name] for name in in_order(domains) if isinstance(content.get(name), dict)}
     return {
         "several": tuple(name for name, section in sections.items() if isinstance(section.get("raw"), dict)),
+        "growing": tuple(name for name, section in sections.items() if section.get("grow")),
         "fixed": tuple(name for name, section in sections.items() if section.get("evaluate")),
     }
 
@@ -106,8 +116,12 @@ def domains_in(text: str) -> tuple[str, ...]:
 
 
 def shapes_in(text: str) -> dict[str, tuple[str, ...]]:
-    """The arguments ``several`` and ``fixed`` of a ``dvc.yaml`` that :func:`definition` made."""
-    patterns = {"several": r"^  convert-(\S+):$", "fixed": r"^ +evaluate: \$\{(\S+)\.evaluate\}$"}
+    """The arguments ``several``, ``growing`` and ``fixed`` of a ``dvc.yaml`` that :func:`definition` made."""
+    patterns = {
+        "several": r"^  convert-(\S+):$",
+        "growing": r"^        mode: .*\n        store: data/stores/([^\s.]+)$",
+        "fixed": r"^ +evaluate: \$\{(\S+)\.evaluate\}$",
+    }
     return {name: tuple(re.findall(pattern, text, re.MULTILINE)) for name, pattern in patterns.items()}
 
 

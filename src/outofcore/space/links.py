@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -98,9 +99,9 @@ def working_links(source: Path, target: Path) -> tuple[str, ...]:
     try:
         with file.open("xb"):
             pass
-        for kind, make in (("reflink", _reflink), ("hardlink", os.link), ("symlink", os.symlink)):
+        for kind in ("reflink", "hardlink", "symlink"):
             with suppress(OSError):
-                make(file, link)
+                make_link(kind, file, link)
                 working.append(kind)
             with suppress(FileNotFoundError):
                 link.unlink()
@@ -111,6 +112,16 @@ def working_links(source: Path, target: Path) -> tuple[str, ...]:
         with suppress(OSError):
             file.unlink()
     return (*working, "copy")
+
+
+def make_link(kind: str, source: Path, link: Path) -> None:
+    """Make a link of one of DVC's kinds, of which ``copy`` is one."""
+    if kind == "copy":
+        shutil.copyfile(source, link)
+    elif kind == "reflink":
+        _reflink(source, link)
+    else:
+        (os.link if kind == "hardlink" else os.symlink)(source, link)
 
 
 def _reflink(source: Path, link: Path) -> None:

@@ -25,7 +25,10 @@ _MOST_SHOWN = 120
 
 
 class JoinedStore(Store):
-    """Stores in a folder, of one domain and schema; their rows, sequences and sources follow each other."""
+    """Stores in a folder, of one domain and schema; their rows, sequences and sources follow each other.
+
+    If each has parts of its own, as recordings have, this is one store with the parts of all.
+    """
 
     def __init__(self, root: Path, stores: Sequence[Store]) -> None:
         first, self._stores = stores[0], tuple(stores)
@@ -41,28 +44,35 @@ class JoinedStore(Store):
         for key in _ADDED & first.attributes.keys():
             values = [store.attributes[key] for store in stores]
             counts[key] = _sums(values) if isinstance(values[0], dict) else sum(values)
-        super().__init__(root, seal, first.attributes | counts, first.domain, first.parts, first.splits)
+        self._by_part = {part: store for store in stores for part in store.parts if store.parts != first.parts}
+        parts = sorted({*first.parts, *self._by_part})
+        if self._by_part:
+            self._by_part |= dict.fromkeys(first.parts, first)
+            counts["parts"] = parts
+        super().__init__(root, seal, first.attributes | counts, first.domain, parts, first.splits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JoinedStore, (self.root, self.stores)
+        return JoinedStore, (self.root, self._stores)
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        return self._stores
+        return (self,) if self._by_part else self._stores
 
     def table(self, path: str) -> Table:
-        tables = [store.table(path) for store in self.stores]
+        if owner := self._by_part.get(path.partition("/")[0]):
+            return owner.table(path)
+        tables = [store.table(path) for store in self._stores]
         fields = {name: JoinedArray([table[name] for table in tables]) for name in tables[0].fields}
         if path.endswith("/sequences"):
-            rows = [len(store.table(path.removesuffix("/sequences"))) for store in self.stores]
+            rows = [len(store.table(path.removesuffix("/sequences"))) for store in self._stores]
             fields["start"] = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
         return Table(path, fields)
 
     def part_attributes(self, part: str) -> dict[str, Any]:
-        return self.stores[0].part_attributes(part)
+        return self._by_part.get(part, self._stores[0]).part_attributes(part)
 
     def stored_bytes(self, array: Array) -> int:
-        return sum(store.stored_bytes(array) for store in self.stores)
+        return sum(store.stored_bytes(array) for store in self._stores)
 
 
 class JoinedArray(Array):
@@ -106,19 +116,21 @@ def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def check_stores(stores: Sequence[Store]) -> None:
-    """Raise StoreError if stores are not of one kind, or one is given twice."""
+def check_stores(stores: Sequence[Store], *, apart: bool = False) -> None:
+    """Raise StoreError if stores are not of one kind, or one is given twice; ``apart``: each may have its own parts."""
     seen: dict[str, Store] = {}
     for store in stores:
         if store.identity in seen:
             raise StoreError(f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once")
         seen[store.identity] = store
-    first = stores[0]
+    first, parts = stores[0], [part for store in stores for part in store.parts]
+    distinct = len(set(parts)) == len(parts)
     for store in stores[1:]:
         _same(first, store, "domain", first.domain, store.domain)
-        _same(first, store, "parts", ", ".join(first.parts), ", ".join(store.parts))
+        if not (apart and distinct):
+            _same(first, store, "parts", ", ".join(first.parts), ", ".join(store.parts))
         if first.domain != _OWN_ARRAYS:  # a converted store keeps there what its fields mean, such as the tokenizer
-            for name in sorted({*first.attributes, *store.attributes} - _COUNTS):
+            for name in sorted({*first.attributes, *store.attributes} - _COUNTS - {"parts"}):
                 _same(first, store, f"attribute {name!r}", first.attributes.get(name), store.attributes.get(name))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.connection import address_of, has_any, kind_of
+from outofcore.store.joined import JoinedStore, check_stores
 from outofcore.store.local import ZARR_FILES
 from outofcore.store.reader import Store, open_store
 from outofcore.store.seal import SEAL
@@ -36,7 +37,9 @@ def _arguments(root: object, given: Mapping[str, Any], *kinds: str) -> dict[str,
 
 
 def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) -> Store:
-    """Open what a path or an address names: a sealed store, a Zarr, or a file of token ids; an open store is itself.
+    """Open what a path or an address names: a sealed store, a folder of them, a Zarr, or a file of token ids.
+
+    An open store is itself; a folder of stores is what :class:`JoinedStore` makes of them.
 
     ``fields`` and ``given`` are arguments of :func:`outofcore.open_zarr` and :func:`outofcore.open_tokens`.
 
@@ -50,7 +53,11 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
         return open_tokens(value, **_arguments(value, given, _TOKENS, _BOTH))
-    if isinstance(value, str | Path):
+    if isinstance(value, str | Path) and (paths := stores_in(value)):
+        stores = [open_store(path) for path in paths]
+        check_stores(stores, apart=True)
+        stored = JoinedStore(Path(value), stores)
+    elif isinstance(value, str | Path):
         try:
             stored = open_store(value)
         except StoreError:
@@ -65,6 +72,13 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
         kind = type(value).__name__
         raise ParamsError(f"store: expected a store, or where it is, or a zarr Group, Array or Store, got a {kind}")
     return open_zarr(value, fields, **_arguments(value, given, _OTHER_ZARR, _BOTH))
+
+
+def stores_in(path: str | Path) -> list[Path]:
+    """The stores in a folder of stores, in order of their names without ``.zarr``; none if it is something else."""
+    if address_of(path) or any(Path(path, name).exists() for name in (SEAL, *ZARR_FILES)):
+        return []
+    return sorted((seal.parent for seal in Path(path).glob(f"*.zarr/{SEAL}")), key=lambda store: store.stem)
 
 
 def _is_zarr(path: str | Path) -> bool:

@@ -73,7 +73,7 @@ def split_digest(store: Store, split: str) -> str:
 
     Figures on splits of equal digests can be compared.
     """
-    if isinstance(store, JoinedStore):
+    if isinstance(store, JoinedStore) and store.stores != (store,):
         digests = [split_digest(joined, split) for joined in store.stores]
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
     places = tuple(f"{part}/{split}/" if part else f"{split}/" for part in store.parts)

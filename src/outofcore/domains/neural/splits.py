@@ -3,6 +3,9 @@
 Trials are ranked by the hash of their key, within a session; those of a film that several sessions show, and those of
 a session that has fewer than there are splits, over all sessions. The first ones of a rank are for validation, the
 next ones for the test, by their shares and at least one each. The choice depends only on keys and seed.
+
+Of a raw input that grows, a session is divided alone, and another one may show the same: a film's split is drawn by
+its key, as that of a game is.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.splits import SPLITS, shares
+from outofcore.conversion.splits import SPLITS, assign, shares
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
@@ -25,7 +28,9 @@ from outofcore.raw.unit import KEY_BYTES
 Keys = npt.NDArray[np.uint8]
 
 
-def divide(surveys: Mapping[str, SessionSurvey], section: SplitSection) -> tuple[dict[str, Trials], list[str]]:
+def divide(
+    surveys: Mapping[str, SessionSurvey], section: SplitSection, *, grows: bool = False
+) -> tuple[dict[str, Trials], list[str]]:
     """The trials of each session with their keys and splits, and one line for sessions with an empty split."""
     edges = np.cumsum([0, *(len(survey.trials) for survey in surveys.values())])
     session = np.repeat(np.arange(len(surveys)), np.diff(edges))
@@ -33,6 +38,11 @@ def divide(surveys: Mapping[str, SessionSurvey], section: SplitSection) -> tuple
     _join_by_picture(keys, list(surveys.values()), edges)
     distinct, group = _distinct(keys)
     split = _ranked(distinct, group, session, section)[group]
+    if grows:
+        films = [
+            np.full(len(own.trials), own.pictures is not None) | (own.trials.repeat >= 0) for own in surveys.values()
+        ]
+        split = np.where(np.concatenate([np.zeros(0, bool), *films]), assign(keys, section), split)
     own = [slice(*bounds) for bounds in pairwise(edges.tolist())]
     trials = {
         name: replace(survey.trials, key=keys[place], split=split[place])

@@ -280,7 +280,7 @@ def survey_sessions(files: Sequence[RawFile], section: NeuralSection) -> Session
     global _last
     stats = [file.path.stat() for file in files]
     stamps = [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for stat in stats]
-    key = (tuple(files), stamps, section.source, section.splits)
+    key = (tuple(files), stamps, section.source, section.splits, section.grow)
     with _LOCK:
         if _last is None or _last[0] != key:
             _last = key, _survey_all(files, section)
@@ -292,7 +292,7 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
         (session, _surveyed(session, files, section.source)) for session in find_sessions(files, section.source)
     ]
     known = {session.file: surveyed for session, surveyed in sessions if isinstance(surveyed, SessionSurvey)}
-    trials, notes = divide(known, section.splits)
+    trials, notes = divide(known, section.splits, grows=section.grow)
     if section.splits.by != "content":
         notes = []
     counted_from_1 = [name for name, surveyed in known.items() if surveyed.starts_at and not section.source.first_frame]

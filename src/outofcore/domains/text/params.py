@@ -271,18 +271,20 @@ class TextSection(DomainSection):
 
     @model_validator(mode="after")
     def _entries_share_a_tokenizer(self) -> TextSection:
-        if isinstance(self.raw, str):
+        if isinstance(self.raw, str) and not self.grow:
             return self
+        what = "grow" if self.grow else "several paths in raw"
         if self.mode == "stream":
             raise ValueError(
-                "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
+                f"raw: expected one path in mode stream, got {what}; name the folder alone, or use mode store"
             )
         if self.tokenizer.learnt:
             given, kind = self.tokenizer.given, self.tokenizer.kind
+            first = self.raw if isinstance(self.raw, str) else next(iter(self.raw.values()))
             raise ValueError(
-                f"tokenizer.kind: with several paths in raw, expected file or gpt2, got {kind}: each path that is "
-                "added would change the tokenizer, and so convert all the others again; set kind: file, and learn one "
-                f"with 'outofcore tokenizer {next(iter(self.raw.values()))} {given}/tokenizer.json --params "
+                f"tokenizer.kind: with {what}, expected file or gpt2, got {kind}: each path that is added would change "
+                "the tokenizer, and so convert all the others again; set kind: file, and learn one with 'outofcore "
+                f"tokenizer {first} {given}/tokenizer.json --params "
                 f"params.yaml -S kind={kind}'"
             )
         return self

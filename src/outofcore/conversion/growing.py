@@ -1,0 +1,150 @@
+"""A folder of stores that grows, one for each entry of the raw input: what an entry was made of, and when it stays.
+
+Next to ``NAME.zarr`` are its rejects and, where duplicates are dropped, the keys of all sequences that its raw files
+have (``NAME.keys.npy``), and which of them an earlier entry has (``NAME.earlier.npy``), by name; it leaves these to
+that one. ``entries.json`` states what each entry was made of, and its figures. An entry stays as long as both are so:
+what it was made of, and which of its keys earlier entries have. So the bytes of the folder follow from the raw files
+and the settings, whatever the order in which files were added and removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.conversion.seen import Keys, contains
+from outofcore.errors import StoreError
+from outofcore.store.reader import open_store
+from outofcore.system.durable import remove, replace_text, replacing, sync_folder, writing
+
+RECORD = "entries.json"
+STORE, REJECTS, KEYS, LEFT = ".zarr", ".rejects.csv", ".keys.npy", ".earlier.npy"
+_BLOCK = 1 << 20  # keys looked up at a time
+
+
+class Earlier:
+    """The entries before one: their keys, and a digest of what they were made of."""
+
+    def __init__(self) -> None:
+        self.digest = ""
+        self._runs: list[Keys] = []
+
+    def add(self, name: str, made_of: str, keys: Keys | None) -> None:
+        """Add the next entry, with the sorted keys of its raw files."""
+        self.digest = hashlib.sha256(f"{self.digest} {made_of} {name}".encode()).hexdigest()
+        self._runs += [] if keys is None else [keys]
+
+    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        """Which keys (2, n) an earlier entry has."""
+        has = np.zeros(keys.shape[1], bool)
+        for start in range(0, keys.shape[1], _BLOCK):
+            block = np.ascontiguousarray(keys[:, start : start + _BLOCK])
+            for run in self._runs:
+                has[start : start + _BLOCK] |= contains(*run, *block)
+        return has
+
+
+class Entries:
+    """The entries in a folder, with the record of each that is whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records: dict[str, dict[str, Any]] = {}
+        self._ours = False
+        with suppress(OSError, ValueError):
+            self.records = json.loads((folder / RECORD).read_bytes())
+            self._ours = True
+
+    def path(self, name: str, ending: str) -> Path:
+        return self.folder / f"{name}{ending}"
+
+    def has(self, name: str, made_of: str, earlier: Earlier) -> bool:
+        """Whether an entry is here as a conversion after these earlier ones would make it."""
+        record = self.records.get(name, {})
+        with suppress(OSError, ValueError, StoreError):
+            if record.get("made_of") != made_of or not self.path(name, REJECTS).is_file():
+                return False
+            stored = record["figures"]["accepted"]
+            if stored and open_store(self.path(name, STORE)).digest != record["figures"]["digest"]:
+                return False
+            keys = self.keys(name)
+            if keys is None or record["after"] == earlier.digest:
+                return True
+            return np.array_equal(keys[:, earlier.has(keys)], np.load(self.path(name, LEFT)))
+        return False
+
+    def keys(self, name: str) -> Keys | None:
+        """The sorted keys of an entry's raw files, on the disk; None where duplicates are kept."""
+        path = self.path(name, KEYS)
+        return np.load(path, mmap_mode="r") if path.is_file() else None
+
+    def record(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """State which entries are whole."""
+        self.records = {name: dict(records[name]) for name in sorted(records)}
+        replace_text(self.folder / RECORD, json.dumps(self.records, indent=1) + "\n")
+
+    def remove(self, name: str) -> None:
+        for ending in (STORE, REJECTS, KEYS, LEFT):
+            with writing(self.folder):
+                remove(self.path(name, ending))
+
+    def take(self, other: Entries, names: Sequence[str], records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take entries over from another folder, and keep these records and their entries only.
+
+        A file is replaced, never written to: DVC links what it caches. What a kill leaves here has no record.
+        """
+        for name in self.records.keys() - records.keys():
+            self.remove(name)
+        self.record({name: self.records[name] for name in self.records.keys() & records.keys() - set(names)})
+        for name in names:
+            self.remove(name)
+            for ending in (STORE, REJECTS, KEYS, LEFT):
+                if os.path.lexists(source := other.path(name, ending)):
+                    with writing(self.folder):
+                        source.rename(self.path(name, ending))
+        sync_folder(self.folder)
+        self.record(records)
+
+    def refuse_foreign(self, names: Sequence[str]) -> None:
+        """Raise StoreError if something else than entries of ours, or of these names, is in the folder."""
+        known = {*self.records, *(names if self._ours else ())}
+        own = {
+            *([RECORD] if self._ours else []),
+            *(f"{name}{ending}" for name in known for ending in (STORE, REJECTS, KEYS, LEFT)),
+        }
+        other = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
+        if strange := [name for name in other if name not in own]:
+            raise StoreError(
+                f"{self.folder}: expected a new folder, or one of entries with their {RECORD}, got {strange[0]} in it; "
+                "nothing was touched: move it elsewhere, or choose another target"
+            )
+
+
+def save_keys(store: Path, keys: Keys, earlier: Earlier) -> None:
+    """Write the keys of a new entry next to its store."""
+    for ending, values in ((KEYS, keys), (LEFT, keys[:, earlier.has(keys)])):
+        path = store.with_name(store.name.removesuffix(STORE) + ending)
+        with writing(path), replacing(path) as new, new.open("wb") as stream:
+            np.save(stream, values.astype("<u8", copy=False))
+
+
+def summed(figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sums of what conversions counted, by name; texts are those of the first."""
+    sums: dict[str, Any] = {}
+    for own in figures:
+        for name, value in own.items():
+            if isinstance(value, Mapping):
+                sums[name] = summed([sums.get(name, {}), value])
+            elif isinstance(value, int):
+                sums[name] = sums.get(name, 0) + value
+            elif isinstance(value, str):
+                sums.setdefault(name, value)
+    return sums
