@@ -21,7 +21,7 @@ def aligned(first, reason):
 def unit_bins(start, stop, before, after, *trials):
     first, end = np.array(trials).T
     unknown = np.full(len(trials), -1)
-    undivided = np.zeros((len(trials), 16), np.uint8), np.zeros(len(trials), np.int8)
+    undivided = np.zeros((len(trials), 16), np.uint8), np.zeros(len(trials), np.int8), np.full(len(trials), "")
     return UnitBins(start, stop, before, after, Trials(first, end, unknown, unknown, unknown, 0, *undivided))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pynwb
 import pytest
 
-from outofcore.errors import RawInputError
-from tests.domains.neural.rig import convert, write_nwb
+import outofcore
+from outofcore.errors import ParamsError, RawInputError
+from tests.domains.neural.rig import convert, save_session, write_nwb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
 
@@ -229,3 +230,141 @@ def test_a_list_of_no_components_costs_the_session(tmp_path, listed, words):
     names = {"stimulus": None, "responses": "estimates/C"}
     with pytest.raises(RawInputError, match=words):
         convert(tmp_path, names=names, time_axis={"responses": 1}, units=[chosen])
+
+
+TIERS = ["train"] * 6 + ["validation"] * 2 + ["none"] + ["test"] * 2 + ["final_test"]
+BY_TIER = {"by": "tier", "val": ["validation"], "test": ["test", "final_test"]}
+
+
+@pytest.fixture
+def sensorium(tmp_path):
+    """Trials as files, time last, and the tier of each; gives the folder and the responses of each trial."""
+    draw, folder, responses = np.random.default_rng(5), tmp_path / "mice" / "dynamic1", []
+    for part in ("data/videos", "data/responses", "meta/trials"):
+        (folder / part).mkdir(parents=True)
+    for number in range(len(TIERS)):
+        bins = 30 + number
+        responses.append(draw.random((3, bins)).astype(np.float32))
+        np.save(folder / f"data/responses/{number}.npy", responses[-1])
+        np.save(folder / f"data/videos/{number}.npy", draw.integers(0, 256, (4, 5, bins)).astype(np.float32))
+    np.save(folder / "meta/trials/tiers.npy", np.array(TIERS))
+    return folder, responses
+
+
+FILES = {"stimulus": "data/videos/*", "responses": "data/responses/*"}
+LAST = {"stimulus": 2, "responses": 1}
+
+
+def divided(store):
+    """The trials of each split, and the responses of each trial."""
+    trials, responses = {}, {}
+    for split in store.splits:
+        table, sequences = store.rows(split, store.parts[0]), store.sequences(split, store.parts[0])
+        trials[split] = sequences["trial"].read().tolist()
+        places = zip(trials[split], sequences["start"].read(), sequences["length"].read(), strict=True)
+        responses |= {trial: table["robs"].read(start, start + length) for trial, start, length in places}
+    return trials, responses
+
+
+def test_the_tiers_of_sensorium_are_the_splits(sensorium, tmp_path):
+    folder, responses = sensorium
+    source = {"names": FILES | {"tier": "meta/trials/tiers"}, "time_axis": LAST}
+    outofcore.convert("neural", folder.parent, tmp_path / "a.zarr", source=source, splits=BY_TIER)
+    trials, stored = divided(outofcore.open_store(tmp_path / "a.zarr"))
+    assert {split: sorted(numbers) for split, numbers in trials.items()} == {
+        "train": [0, 1, 2, 3, 4, 5],
+        "val": [6, 7],
+        "test": [9, 10, 11],
+    }
+    assert all(np.array_equal(rows, responses[trial].T) for trial, rows in stored.items())
+    result = convert(folder, **source)
+    assert [(reject.reason, reject.detail) for reject in result.rejects] == [
+        ("no_tier", "trial 8: names.tier has 'none' for it")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["word", "number", "frame"])
+def test_a_column_of_the_trials_of_nwb_is_their_split(tmp_path, kind):
+    words = ["train", "val", "train", "", "test", "val"]
+    numbers = {"train": 0.0, "val": 1.0, "test": 2.0, "": np.nan}
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    shown = np.repeat(np.arange(12) * 10, 10)
+    file.add_acquisition(pynwb.TimeSeries(name="dff", data=np.stack([shown] * 2, 1), unit="x", rate=10.0))
+    file.add_trial_column("split", "the split")
+    for number, word in enumerate(words):  # the last comes first: rows need not be in order of time
+        start = (5 - number) * 2.0
+        file.add_trial(start_time=start, stop_time=start + 1.0, split=word if kind == "word" else numbers[word])
+    write_nwb(tmp_path, file)
+    names = {"stimulus": None, "responses": "acquisition/dff", "trial": "intervals/trials"}
+    names["tier"] = "intervals/trials/split"
+    if kind == "frame":
+        frames = np.repeat([[numbers[word], np.nan] for word in words[::-1]], 10)
+        with h5py.File(tmp_path / "a.nwb", "r+") as changed:
+            changed["acquisition/tiers"] = frames
+        names["tier"] = "acquisition/tiers"
+    named = {"val": ["val"], "test": ["test"]} if kind == "word" else {"val": ["1"], "test": ["2"]}
+    outofcore.convert(
+        "neural", tmp_path / "a.nwb", tmp_path / "a.zarr", source={"names": names}, splits={"by": "tier"} | named
+    )
+    trials, stored = divided(outofcore.open_store(tmp_path / "a.zarr"))
+    assert trials == {"train": [2, 0], "val": [5, 1], "test": [4]}
+    assert all((rows == (5 - trial) * 20).all() for trial, rows in stored.items())
+
+
+def test_splits_by_tier_need_tiers(sensorium, tmp_path):
+    source = {"names": FILES, "time_axis": LAST}
+    with pytest.raises(ParamsError, match=r"splits.by: tier needs source.names.tier"):
+        outofcore.convert("neural", sensorium[0], tmp_path / "a.zarr", source=source, splits=BY_TIER)
+    np.save(sensorium[0] / "meta/trials/tiers.npy", np.array(TIERS[1:]))
+    with pytest.raises(RawInputError, match=r"names.tier: expected an entry for each of 12 trials .*, got 11"):
+        convert(sensorium[0], names=FILES | {"tier": "meta/trials/tiers"}, time_axis=LAST)
+
+
+def test_a_model_predicts_recordings_without_tiers(sensorium, tmp_path):
+    folder, source = sensorium[0], {"names": FILES | {"tier": "meta/trials/tiers"}, "time_axis": LAST}
+    outofcore.convert("neural", folder.parent, tmp_path / "a.zarr", source=source, splits=BY_TIER)
+    outofcore.train(tmp_path / "a.zarr", tmp_path / "run", tensors={"lags": 2}, train={"max_steps": 2})
+    (folder / "meta/trials/tiers.npy").unlink()
+    rows = list(outofcore.load_model(tmp_path / "run").predict(folder.parent))
+    assert {row["trial"] for row in rows} == set(range(len(TIERS)))
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "npy", "zarr", "mat"])
+def test_trials_are_two_vectors_of_starts_and_ends(clocked, tmp_path, kind):
+    clocked |= {"begun": clocked["trials"][:, 0], "ended": clocked["trials"][:, 1]}
+    folder = save_session(kind, tmp_path, clocked)
+    names = {"stimulus": "stim", "frame_times": "frame_times", "responses": "traces", "sample_times": "sample_times"}
+    both = convert(folder, names=names | {"trial": "trials"}, bin_width=0.02)
+    apart = convert(folder, names=names | {"trial": ["begun", "ended"]}, bin_width=0.02)
+    assert len(apart.only.sequences) == 3
+    for sequence in both.only.sequences:  # the first file of a folder is another one
+        sequence["source"] = apart.only.sequences[0]["source"]
+    assert apart.only.sequences == both.only.sequences
+    assert np.array_equal(apart.only.rows["robs"], both.only.rows["robs"])
+    with pytest.raises(RawInputError, match=r"names.trial: expected begun and spike_times of one length, got shapes"):
+        convert(folder, names=names | {"trial": ["begun", "spike_times"]}, bin_width=0.02)
+    with pytest.raises(RawInputError, match=r"names.trial = 'stopped': no such array"):
+        convert(folder, names=names | {"trial": ["begun", "stopped"]}, bin_width=0.02)
+
+
+def test_intervals_of_torch_brain_are_trials(tmp_path):
+    """A file of temporaldata: spikes with the row of their unit, and an Interval, a group of start and end."""
+    draw = np.random.default_rng(6)
+    times, owner = np.sort(draw.uniform(0, 20, 3000)), draw.integers(0, 5, 3000)
+    starts = np.arange(0, 20, 2.0)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, values in {"timestamps": times, "unit_index": owner}.items():
+            file[f"spikes/{name}"] = values
+        for name, values in {"start": starts, "end": starts + 1.5, "go_cue": starts + 0.5}.items():
+            file[f"trials/{name}"] = values
+        file["trials"].attrs["object"] = "Interval"
+        file["trials"].attrs["timekeys"] = np.array(["start", "end"], dtype="S")
+    names = {"stimulus": None, "responses": None, "spike_times": "spikes/timestamps"}
+    names |= {"spike_neurons": "spikes/unit_index"}
+    for trial, shift in (("trials", 0), (["trials/go_cue", "trials/end"], 0.5)):
+        result = convert(tmp_path, names=names | {"trial": trial}, bin_width=0.05)
+        edges = (starts + shift)[:, None] + np.arange(round((1.5 - shift) / 0.05) + 1) * 0.05
+        expected = [np.histogram(times[owner == unit], row)[0] for row in edges for unit in range(5)]
+        counts = np.concatenate([np.stack(expected[5 * n : 5 * n + 5], 1) for n in range(len(edges))])
+        assert np.array_equal(result.only.rows["robs"], counts)
+        assert [sequence["length"] for sequence in result.only.sequences] == [edges.shape[1] - 1] * 10

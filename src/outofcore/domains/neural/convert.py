@@ -60,6 +60,7 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
             "repeat": trial.repeat,
             "source": np.full(len(lengths), unit.source, np.int32),
             "offset": first,
+            **({} if section.source.names.tier is None else {"tier": trial.tier}),
         },
         keys=trial.key,
         split=np.array(SPLITS)[trial.split],

@@ -11,7 +11,7 @@ from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.resampling import Resampling
 from outofcore.domains.neural.roles import SERIES
 from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
-from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection, is_unset
 from outofcore.store.codecs import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"] | Annotated[float, Field(gt=0, le=1e9)]
@@ -40,10 +40,18 @@ class NameSection(Section):
     )
     behavior: str | None = Field(None, description="samples of behaviour: (samples, variables)")
     valid: str | None = Field(None, description="where data count, not 0: (samples,) or (samples, neurons)")
-    trial: str | None = Field(
-        None, description="label of each frame (negative: outside trials), or (trials, 2) start and stop times"
+    trial: str | tuple[str, str] | None = Field(
+        None,
+        description="label of each frame (negative: none), (trials, 2) start and stop times, or two names: of starts "
+        "and stops",
     )
     repeat: str | None = Field(None, description="what was shown, a number or a word: of each trial, or of each frame")
+    tier: str | None = Field(
+        None,
+        exclude_if=is_unset,
+        description="the split that the recording's authors gave to each trial or frame, a word or a number; for "
+        "splits.by: tier",
+    )
     frame_times: str | None = Field(None, description="when each frame came on the screen")
     sample_times: str | None = Field(None, description="when each sample of the responses was taken")
     behavior_times: str | None = Field(None, description="when each sample of behaviour was taken")
@@ -130,8 +138,9 @@ class SourceSection(Section):
     @property
     def arrays(self) -> list[str]:
         """Names and patterns of everything that is read."""
-        named = (name for name in self.names.model_dump().values() if name is not None)
-        return [*named, *(condition.column for condition in self.units)]
+        given = (name for name in self.names.model_dump().values() if name is not None)
+        names = (part for name in given for part in ([name] if isinstance(name, str) else name))
+        return [*names, *(condition.column for condition in self.units)]
 
     @model_validator(mode="after")
     def _consistent(self) -> SourceSection:
@@ -226,9 +235,11 @@ class NeuralSection(DomainSection):
 
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> NeuralSection:
-        if self.splits.by not in ("content", "file", "trial", "repeat"):
+        if self.splits.by not in ("content", "file", "trial", "repeat", "tier"):
             raise ValueError(
-                "splits.by: recordings are split by trial and film (content), session (file), trial or film (repeat), "
-                f"not by {self.splits.by}"
+                "splits.by: recordings are split by trial and film (content), session (file), trial, film (repeat) or "
+                f"tier, not by {self.splits.by}"
             )
+        if self.splits.by == "tier" and self.source.names.tier is None:
+            raise ValueError("splits.by: tier needs source.names.tier, an array with the tier of each trial")
         return self

@@ -10,6 +10,7 @@ from torch import Tensor
 from outofcore.domains.domain import PREDICTED_SPLIT, Row, Section
 from outofcore.domains.neural.encoder import SessionShape
 from outofcore.domains.neural.model import NeuralTask
+from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import NeuralReading
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.task import Batch
@@ -20,6 +21,12 @@ from outofcore.store.reader import Store
 def predict(task: NeuralTask, batch: Batch) -> dict[str, Tensor]:
     """Expected responses (batch, neurons) as ``robs``."""
     return {"robs": task.predict(batch)[0]}
+
+
+def unfiltered(section: NeuralSection) -> NeuralSection:
+    """The section of a conversion that needs no tier of the trials, which is for splits alone."""
+    names = section.source.names.model_copy(update={"tier": None})
+    return section.model_copy(update={"source": section.source.model_copy(update={"names": names})})
 
 
 def rows(

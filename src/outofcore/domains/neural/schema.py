@@ -24,6 +24,7 @@ SEQUENCES = (
     Field(name="source", dtype="int32", doc="number of the raw file in sources/"),
     Field(name="offset", dtype="int64", doc="bin of the session with which it begins"),
 )
+TIER = Field(name="tier", dtype="string", doc="the split that the recording states for the trial")
 
 
 def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
@@ -85,7 +86,8 @@ def session_schema(session: Session, survey: SessionSurvey, source: SourceSectio
     rows.append(
         Field(name="condition", dtype="int32", doc="equal where repeats show the same bin; -1: no repeat", fill=-1)
     )
-    return Schema(rows=tuple(rows), sequences=SEQUENCES, attributes=_attributes(session, survey, source))
+    sequences = SEQUENCES if source.names.tier is None else (*SEQUENCES, TIER)
+    return Schema(rows=tuple(rows), sequences=sequences, attributes=_attributes(session, survey, source))
 
 
 def row_bytes(schema: Schema) -> int:

@@ -15,7 +15,7 @@ from outofcore.domains.neural.clocks import TIME, Times, listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
-from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, unread
+from outofcore.domains.neural.recordings.recording import Recording, find_array, find_trial, find_vector, unread
 from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SPIKES, Role
 from outofcore.domains.neural.sessions import Session, open_recording
 from outofcore.domains.neural.spikes import SpikeOwners, Spikes, find_spikes
@@ -61,6 +61,7 @@ class Streams:
     valid: RecordedArray | None  # response mask
     trial: RecordedArray | None
     repeat: RecordedArray | None
+    tier: RecordedArray | None
     by_trial: TrialArrays | None  # if there is an array for each trial
     time_unit: TimeUnit  # of all times but spikes
     unit_advice: str  # what to correct where times are not in that unit
@@ -160,9 +161,10 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         spikes=spikes,
         units=units,
         valid=valid,
-        trial=find_array(recording, "trial", names.trial) if names.trial is not None else None,
+        trial=find_trial(recording, names.trial) if names.trial is not None else None,
         repeat=arrays.get("repeat")
         or (find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None),
+        tier=find_vector(recording, "tier", names.tier) if names.tier is not None else None,
         by_trial=by_trial,
         time_unit=recording.unit or source.time_unit,
         unit_advice=OWN_UNIT if recording.unit is None else UNIT_OF_FORMAT.format(recording.unit),

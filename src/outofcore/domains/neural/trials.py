@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from outofcore.domains.neural.clocks import (
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, RecordedArray, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
+from outofcore.domains.neural.recordings.folder import MISSING
 from outofcore.domains.neural.roles import SPIKES
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.ndarrays import Bytes, Ints
@@ -43,12 +45,13 @@ class Trials:
     conditions: int  # number of conditions
     key: Bytes  # (trials, 16): equal for trials that must be in one split
     split: npt.NDArray[np.int8]  # index into SPLITS
+    tier: npt.NDArray[np.str_]  # as in the file; "" if names.tier is not set
 
     def __len__(self) -> int:
         return len(self.start)
 
     def __getitem__(self, chosen: slice | Ints) -> Trials:
-        columns = ("start", "stop", "label", "repeat", "condition", "key", "split")
+        columns = ("start", "stop", "label", "repeat", "condition", "key", "split", "tier")
         return replace(self, **{name: getattr(self, name)[chosen] for name in columns})
 
 
@@ -76,11 +79,13 @@ def find_trials(
         marked = _intervals(streams, streams.trial, bins, clock)
     else:
         marked = _labelled(streams, streams.trial, bins, clock)
+    marked, tier = _tiers(streams, marked, clock)
     repeat = _repeats(streams, marked, clock)
     condition, conditions = number_conditions(marked.start, marked.stop, repeat)
     count = len(repeat)
     undivided = np.zeros((count, KEY_BYTES), np.uint8), np.zeros(count, np.int8)
-    return Trials(marked.start, marked.stop, marked.label, repeat, condition, conditions, *undivided), marked.rejects
+    trials = Trials(marked.start, marked.stop, marked.label, repeat, condition, conditions, *undivided, tier)
+    return trials, marked.rejects
 
 
 def _blocks(source: SourceSection, bins: int) -> MarkedTrials:
@@ -194,7 +199,31 @@ def _repeats(streams: Streams, marked: MarkedTrials, clock: BinClock | None) -> 
     """What each trial shows."""
     if streams.repeat is None:
         return np.full(len(marked.start), -1, np.int64)
-    count = streams.repeat.shape[0]
+    return np.maximum(identify(_of_trials(streams, streams.repeat, "repeat", marked, clock)), -1)
+
+
+def _tiers(streams: Streams, marked: MarkedTrials, clock: BinClock | None) -> tuple[MarkedTrials, npt.NDArray[np.str_]]:
+    """The trials that have a tier, and the tier of each; "" if no array has any."""
+    if streams.tier is None:
+        return marked, np.full(len(marked.start), "")
+    values = _of_trials(streams, streams.tier, "tier", marked, clock)
+    tier = np.array([f"{value:g}" if isinstance(value, float) else str(value) for value in values.tolist()], str)
+    missing = np.isin(np.char.lower(tier), MISSING)
+    rejects = [
+        Reject(reason="no_tier", offset=entry, detail=f"trial {label}: names.tier has {word!r} for it")
+        for entry, label, word in zip(
+            *(column[missing].tolist() for column in (marked.entry, marked.label, tier)), strict=True
+        )
+    ]
+    columns = {name: getattr(marked, name)[~missing] for name in ("start", "stop", "label", "number", "entry")}
+    return replace(marked, **columns, rejects=marked.rejects + rejects), tier[~missing]
+
+
+def _of_trials(
+    streams: Streams, array: RecordedArray, field: str, marked: MarkedTrials, clock: BinClock | None
+) -> npt.NDArray[Any]:
+    """The entry of each trial in an array with one for each trial or each frame."""
+    count = array.shape[0]
     if count == marked.total:
         chosen = marked.number
     elif clock is None or (streams.trial is not None and len(streams.trial.shape) == 1):
@@ -205,13 +234,13 @@ def _repeats(streams: Streams, marked: MarkedTrials, clock: BinClock | None) -> 
         chosen = locate(streams.shown.times, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)) or (streams.shown.role == SPIKES and count != marked.total):
         raise SessionError(
-            f"names.repeat: expected an entry for each of {marked.total} trials or for each frame, got {count}",
+            f"names.{field}: expected an entry for each of {marked.total} trials or for each frame, got {count}",
             reason="unequal_length",
         )
-    shown, read = take(streams.repeat, chosen)
+    entries, read = take(array, chosen)
     if not read.all():
-        raise SessionError(f"names.repeat: {DAMAGED}", reason="unreadable_file")
-    return np.maximum(identify(shown), -1)
+        raise SessionError(f"names.{field}: {DAMAGED}", reason="unreadable_file")
+    return entries
 
 
 def number_conditions(start: Ints, stop: Ints, repeat: Ints) -> tuple[Ints, int]:

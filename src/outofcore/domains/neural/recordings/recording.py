@@ -139,6 +139,18 @@ def intervals_of(recording: Recording, name: str) -> RecordedArray | None:
     if keys is None:
         return None
     start, stop = (recording.array(f"{name}/{key}") for key in keys)
+    return _paired(name, keys, start, stop)
+
+
+def find_trial(recording: Recording, name: str | tuple[str, str]) -> RecordedArray:
+    """What marks the trials: an array, or two vectors of starts and stops. Raises as :func:`find_array`."""
+    if isinstance(name, str):
+        return find_array(recording, "trial", name)
+    return _paired("names.trial", name, *(find_vector(recording, "trial", vector) for vector in name))
+
+
+def _paired(name: str, keys: tuple[str, str], start: RecordedArray, stop: RecordedArray) -> RecordedArray:
+    """Start and stop of each interval (intervals, 2); raises SessionError for vectors that do not fit together."""
     if len(start.shape) != 1 or start.shape != stop.shape:
         raise SessionError(
             f"{name}: expected {' and '.join(keys)} of one length, got shapes {start.shape} and {stop.shape}",
