@@ -368,3 +368,32 @@ def test_intervals_of_torch_brain_are_trials(tmp_path):
         counts = np.concatenate([np.stack(expected[5 * n : 5 * n + 5], 1) for n in range(len(edges))])
         assert np.array_equal(result.only.rows["robs"], counts)
         assert [sequence["length"] for sequence in result.only.sequences] == [edges.shape[1] - 1] * 10
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_each_file_of_static_sensorium_is_one_bin(tmp_path, channels):
+    """As of 2022, and of Franke and others of that year, who show two colours: an image and its responses per file."""
+    draw, folder = np.random.default_rng(7), tmp_path / "static1"
+    for part in ("data/images", "data/responses", "data/behavior", "meta/trials"):
+        (folder / part).mkdir(parents=True)
+    images = draw.integers(0, 256, (len(TIERS), channels, 4, 5)).astype(np.float32)
+    responses, behavior = draw.random((len(TIERS), 7)), draw.random((len(TIERS), 3))
+    for number in range(len(TIERS)):
+        np.save(folder / f"data/images/{number}.npy", images[number])
+        np.save(folder / f"data/responses/{number}.npy", responses[number])
+        np.save(
+            folder / f"data/behavior/{number}.npy", behavior[number].reshape(1, 3) if channels > 1 else behavior[number]
+        )
+    np.save(folder / "meta/trials/tiers.npy", np.array(TIERS))
+    np.save(folder / "meta/trials/frame_image_id.npy", np.arange(len(TIERS)) // 2)
+    names = {"stimulus": "data/images/*", "responses": "data/responses/*", "behavior": "data/behavior/*"}
+    names |= {"tier": "meta/trials/tiers", "repeat": "meta/trials/frame_image_id"}
+    result = convert(folder, names=names, time_axis=None)
+    kept = [number for number, tier in enumerate(TIERS) if tier != "none"]
+    rows = result.only.rows
+    assert np.array_equal(rows["stim"], images[kept])
+    assert np.array_equal(rows["robs"], responses[kept].astype(np.float32))
+    assert np.array_equal(rows["behavior"], behavior[kept].astype(np.float32))
+    assert [(trial["trial"], trial["repeat"], trial["tier"]) for trial in result.only.sequences] == [
+        (number, number // 2, TIERS[number]) for number in kept
+    ]

@@ -126,7 +126,7 @@ class SourceSection(Section):
     first_frame: Literal[0, 1] = Field(0, description="number of the first frame in names.frame")
     trial_bins: int = Field(1024, ge=1, le=2**31, description="bins of a trial where the files mark no trials")
     frame_shape: Shape | None = Field(None, description="shape of a frame where files keep it flat")
-    time_axis: AxisSection = AxisSection()
+    time_axis: AxisSection | None = Field(AxisSection(), description="null: each array by trial is of a single bin")
     resample: ResampleSection = ResampleSection()
     repeats: RepeatSection | None = None
     stimulus_dtype: StimulusType = Field(

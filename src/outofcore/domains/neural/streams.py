@@ -129,7 +129,9 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
     arrays = by_trial.arrays if by_trial is not None else {}
     frames, shape, tracks = NO_FRAMES, NO_FRAMES.shape[1:], dict[str, Track]()
     if names.stimulus is not None:
-        frames = arrays.get("stimulus") or find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
+        frames = arrays.get("stimulus") or find_array(
+            recording, "stimulus", names.stimulus, getattr(source.time_axis, "stimulus", 0)
+        )
         shape = _frame_shape(frames, source)
         array = frames
         if names.frame is not None:

@@ -7,10 +7,13 @@ of them is missing cannot be known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, identify, part
@@ -52,7 +55,7 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
     shown = "frame" if names.frame is not None else "stimulus" if source.repeats is None else "responses"
     for field in dict.fromkeys((shown, *(role.field for role in (RESPONSES, *COVARIATES)), "valid", "repeat")):
         name = getattr(names, field)
-        each = None if name is None else _by_key(recording, field, name, getattr(source.time_axis, field, 0))
+        each = None if name is None else _by_key(recording, field, name, source)
         if each is not None:
             found[field] = each
     if not found.keys() - {"repeat"}:
@@ -94,9 +97,11 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
     )
 
 
-def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key, RecordedArray | Reject] | None:
+def _by_key(
+    recording: Recording, field: str, name: str, source: SourceSection
+) -> dict[Key, RecordedArray | Reject] | None:
     """The arrays of a field by trial, or None if its name is that of one array."""
-    vector = field in ("frame", "repeat")
+    vector, axis = field in ("frame", "repeat"), getattr(source.time_axis, field, 0)
     expected = f"names.{field} = {name!r}: expected a vector for each trial"
     if "*" not in name:
         try:
@@ -106,16 +111,28 @@ def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key,
         if cells is None:
             return None
         return {(str(place + 1),): flat(cell, expected) if vector else cell for place, cell in enumerate(cells)}
-    found: dict[Key, RecordedArray | Reject] = {}
-    for key, each in matching(recording, name).items():
+    arrays: dict[Key, RecordedArray | Reject] = {}
+    for key, path in matching(recording, name).items():
         try:
-            array = checked(recording.array(each, axis), field, each)
-            found[key] = flat(array, expected) if vector else array
+            array = checked(recording.array(path, axis), field, path)
+            if source.time_axis is None and not vector:
+                array = _single_bin(array, flat=field != "stimulus")
+            arrays[key] = flat(array, expected) if vector else array
         except SessionError as error:  # of this trial alone
-            found[key] = Reject(reason=error.reason, offset=len(found), detail=f"trial {_named(key)}: {error}")
-    if not found:
+            arrays[key] = Reject(reason=error.reason, offset=len(arrays), detail=f"trial {_named(key)}: {error}")
+    if not arrays:
         raise missing(recording, field, name)
-    return found
+    return arrays
+
+
+def _single_bin(array: RecordedArray, *, flat: bool) -> RecordedArray:
+    """The whole array as one entry along time; ``flat``: of one axis, such as neurons."""
+    shape = (1, math.prod(array.shape)) if flat else (1, *array.shape)
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        return array.read(0, array.shape[0]).reshape(shape)[start:stop]
+
+    return RecordedArray(shape, array.dtype, read)
 
 
 def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]]) -> None:
