@@ -63,6 +63,8 @@ def run_of(steps: int) -> DomainRun:
         tables={},
         texts=nothing,
         sheets={},
+        committed={},
+        mistakes=(),
     )
 
 

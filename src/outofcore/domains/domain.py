@@ -106,7 +106,8 @@ class Domain:
     ``model.py``    ``make_task(store, section, evaluated, split)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
-    ``gallery.py``  ``pictures(store)`` and ``distributions(store)``; optional
+    ``gallery.py``  ``pictures(store)`` and ``distributions(store)``, or ``mistakes(task, store, split, judged)``
+                    too; optional
     ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options, reading)``, or
                     ``answer(task, raw, section, options)`` in place of ``rows``; ``Options`` and
                     ``unfiltered(section)`` where they differ from the defaults; optional
@@ -252,6 +253,18 @@ class Domain:
         """Distributions over the sequences of the store, for the report."""
         shown: Sequence[Distribution] = self._module("gallery").distributions(store) if self._has("gallery") else ()
         return shown
+
+    def mistakes(
+        self, task: Any, store: Store, split: str, judged: Iterable[tuple[Batch, Mapping[str, Tensor]]]
+    ) -> Sequence[Picture]:
+        """A few rows of a split that the model gets most wrong, for the report; by default none.
+
+        ``judged`` are batches of the loader from the split's first row on, in order, each with what :meth:`predict`
+        returns.
+        """
+        module: Any = self._module("gallery") if self._has("gallery") else None
+        pictures: Sequence[Picture] = module.mistakes(task, store, split, judged) if hasattr(module, "mistakes") else ()
+        return pictures
 
     def predict(self, task: Any, batch: Batch) -> Mapping[str, Tensor]:
         """What the model expects of a batch of the loader, under the keys of what it predicts.

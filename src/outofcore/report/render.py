@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from outofcore.display.table import number
 from outofcore.inspect import store as inspect_store
 from outofcore.report import charts, tables, words
-from outofcore.report.collect import collect
+from outofcore.report.collect import EXAMINED, collect
 from outofcore.report.words import figure_name, seconds, title_of
 from outofcore.settings.sizes import format_bytes
 
@@ -19,7 +20,8 @@ from outofcore.settings.sizes import format_bytes
 def make_page(project: Path) -> str:
     """The report of a project's folder as one self-contained HTML document; raises StoreError, ParamsError."""
     runs = collect(project)
-    values = {"tables": tables, "card_tables": inspect_store, "charts": charts, "words": words}
+    values: dict[str, Any] = {"examined": EXAMINED}
+    values |= {"tables": tables, "card_tables": inspect_store, "charts": charts, "words": words}
     return environment().get_template("index.html").render(runs=runs, costs=tables.costs(runs), **values)
 
 

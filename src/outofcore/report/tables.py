@@ -23,16 +23,21 @@ def rejects(run: DomainRun) -> DisplayTable:
 
 
 def outcomes(run: DomainRun) -> DisplayTable:
-    """The metrics of a model, each with its baseline; with those on the test split, if it was read."""
+    """The metrics of a model, each with its baseline; with those of the last commit and of the test split, if any."""
     tested = {result.name: result for result in results(run.test)}
-    names = [*columns("text", "figure"), *columns("count", "validation", "baseline")]
+    before = {result.name: result.value for result in results(run.committed)}
+    earlier = ("last commit",) if before else ()
+    names = [*columns("text", "figure"), *columns("count", "validation", *earlier, "baseline")]
     names += columns("count", "test", "95 % interval", "baseline on test") if tested else []
     rows = []
     for result in results(run.train):
         test = tested.get(result.name)
         shown = (test.value, test.interval, test.baseline) if test else ("", "", "")
-        rows.append((result.name, result.value, result.baseline, *(shown if tested else ()), result.of))
+        compared = [before.get(result.name, "")] if before else []
+        rows.append((result.name, result.value, *compared, result.baseline, *(shown if tested else ()), result.of))
     notes = []
+    if before and run.committed.get("val_digest") != run.train.get("val_digest"):
+        notes.append("The last commit's figures are of another validation split: do not compare them.")
     if tested:
         of = f"{run.test['sequences']:,} sequences" if "sequences" in run.test else "the raw files"
         notes.append(f"Test: {of}, read by the trained model alone; 95 % intervals by whole sequences.")

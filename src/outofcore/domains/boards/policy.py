@@ -71,11 +71,15 @@ class MovePrediction(Task):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, *expected = self.predict(batch)
+        return self._total(batch, logits, *expected), torch.tensor(len(logits))
+
+    def _total(self, batch: Batch, logits: Tensor, *expected: Tensor) -> Tensor:
+        """The summed loss of what is predicted."""
         loss = functional.cross_entropy(logits, batch[self.target], reduction="sum")
         for outcome, value in zip(self.outcomes, expected, strict=False):
             wanted = batch[outcome.name] / outcome.unit
             loss = loss + outcome_error(value / outcome.unit, wanted, outcome.loss)
-        return loss, torch.tensor(len(logits))
+        return loss
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """:meth:`sums` of what is predicted."""
@@ -95,6 +99,7 @@ class MovePrediction(Task):
         sums = {
             "positions": torch.bincount(bins, minlength=BINS),
             **{name: torch.bincount(bins[hit], minlength=BINS) for name, hit in hits.items()},
+            "loss": self._total(batch, logits, *expected),
             "policy_loss": functional.cross_entropy(logits, target, reduction="sum"),
             "surprise": self.surprise[target].sum(),
         }
@@ -123,6 +128,7 @@ class MovePrediction(Task):
         for outcome in self.outcomes:
             if known := float(sums.get(f"{outcome.name}s", 0)):
                 figures |= {name: float(sums[name]) / known for name in (outcome.figure, f"{outcome.figure}_constant")}
+        figures.setdefault("loss", float(sums["loss"]) / count)  # as training has it
         return {**figures, **self.further_figures(sums), "positions": count}
 
     def further_figures(self, sums: Mapping[str, Tensor]) -> dict[str, float]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import chess
 import chess.svg
 import numpy as np
+from torch import Tensor
 
-from outofcore.domains.boards.gallery import pictures_of
+from outofcore.domains.boards.gallery import LISTED, mistakes_of, pictures_of
+from outofcore.domains.boards.predict import Prediction
+from outofcore.domains.chess.codes import CHESS960
 from outofcore.domains.chess.draw import RESULTS, board_of, move_of
+from outofcore.domains.chess.model import ChessTask
+from outofcore.domains.chess.predict import position_row
+from outofcore.domains.domain import Row
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
+from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
@@ -20,6 +27,19 @@ ARROW = "#15781bcc"
 def pictures(store: Store) -> Sequence[Picture]:
     """A few positions with the move played."""
     return pictures_of(store, _picture)
+
+
+def mistakes(
+    task: ChessTask, store: Store, split: str, judged: Iterable[tuple[Batch, Mapping[str, Tensor]]]
+) -> Sequence[Picture]:
+    """The positions whose move played the model expected least."""
+    variants = store.sequences(split)["variant"].read()
+
+    def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:
+        board = board_of(row, chess960=variants[game] == CHESS960)
+        return _picture(store, split, game, row), position_row(task, row, board, prediction, LISTED, played=True)
+
+    return mistakes_of(task, store, split, judged, draw)
 
 
 def _picture(store: Store, split: str, number: int, rows: Columns) -> Picture:

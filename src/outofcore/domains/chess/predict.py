@@ -63,7 +63,7 @@ def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) 
         raise RawInputError(f"{raw}: expected a position with a legal move, got {board.result()}")
     elo = {name: np.zeros(1, np.int16) for name in reading.columns}
     (prediction,) = predict_rows(task, predict, reading, [({**row, **elo}, {})])
-    return iter([_row(task, row, board, prediction, options)])
+    return iter([position_row(task, row, board, prediction, options)])
 
 
 def rows(
@@ -92,7 +92,7 @@ def rows(
     positions = predicted_positions(task, predict, store, part, predicted, reading, after)
     for game, row, prediction, follows in positions:
         board = board_of(row, chess960=variants[game - 1] == CHESS960)
-        yield {"game": game, **_row(task, row, board, prediction, options, played=follows)}
+        yield {"game": game, **position_row(task, row, board, prediction, options, played=follows)}
 
 
 def _with_board(row: Columns, board: chess.Board) -> Columns | None:
@@ -105,7 +105,7 @@ def _with_board(row: Columns, board: chess.Board) -> Columns | None:
     return {**row, **replay.rows()}
 
 
-def _row(
+def position_row(
     task: ChessTask, row: Columns, board: chess.Board, prediction: Prediction, options: Options, *, played: bool = False
 ) -> Row:
     """What is listed of a position; the move of the row counts if it was ``played``."""

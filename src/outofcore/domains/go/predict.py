@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
-from outofcore.domains.boards.predict import predicted_positions
+from outofcore.domains.boards.predict import Prediction, predicted_positions
 from outofcore.domains.domain import PREDICTED_SPLIT, Row
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.filters import FilterSection
@@ -24,6 +24,7 @@ from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
+from outofcore.store.schema import Columns
 
 
 def predict(task: PolicyTask | StyleTask, batch: Batch) -> dict[str, Tensor]:
@@ -76,25 +77,29 @@ def rows(
         task, predict, store, part, predicted, reading, lambda _, earlier: next_position(earlier)
     )
     for game, row, prediction, follows in positions:
-        points, shares = points_of(row), prediction["move"]
-        frame, size = frame_of(row["stones"].shape[-1]), len(points)
-        state, move = row["state"][0], int(row["move"][0])
-        sign = 1 - 2 * int(state[TO_PLAY])
-        free = np.zeros(frame * frame + 1, np.bool_)
-        free[:-1].reshape(frame, frame)[:size, :size] = points == 0
-        free[-1] = True  # the pass
-        if state[KO] >= 0:
-            free[state[KO]] = False
-        listed = [point for point in np.argsort(-shares, kind="stable").tolist() if free[point]]
-        yield {
-            "game": game,
-            "move": int(state[MOVE_NUMBER]) + 1,
-            "player": PLAYERS[int(state[TO_PLAY])],
-            "played": name_of(move, frame, size) if follows else "",
-            "probability": float(shares[move]) if follows else None,
-            "best": {name_of(point, frame, size): float(shares[point]) for point in listed[: options.best]},
-            **{f"{name}_for_black": sign * float(value) for name, value in prediction.items() if name != "move"},
-        }
+        yield {"game": game, **position_row(row, prediction, options, played=follows)}
+
+
+def position_row(row: Columns, prediction: Prediction, options: Options, *, played: bool) -> Row:
+    """What is listed of a position; the move of the row counts if it was ``played``."""
+    points, shares = points_of(row), prediction["move"]
+    frame, size = frame_of(row["stones"].shape[-1]), len(points)
+    state, move = row["state"][0], int(row["move"][0])
+    sign = 1 - 2 * int(state[TO_PLAY])
+    free = np.zeros(frame * frame + 1, np.bool_)
+    free[:-1].reshape(frame, frame)[:size, :size] = points == 0
+    free[-1] = True  # the pass
+    if state[KO] >= 0:
+        free[state[KO]] = False
+    listed = [point for point in np.argsort(-shares, kind="stable").tolist() if free[point]]
+    return {
+        "move": int(state[MOVE_NUMBER]) + 1,
+        "player": PLAYERS[int(state[TO_PLAY])],
+        "played": name_of(move, frame, size) if played else "",
+        "probability": float(shares[move]) if played else None,
+        "best": {name_of(point, frame, size): float(shares[point]) for point in listed[: options.best]},
+        **{f"{name}_for_black": sign * float(value) for name, value in prediction.items() if name != "move"},
+    }
 
 
 def _players(task: StyleTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]]) -> Iterator[Row]:

@@ -229,6 +229,7 @@ class NeuralTask(Task):
             "neurons_with_correlation": float(np.isfinite(related).sum()),
             "squared_error": float(plain["errors"].sum() / total),
             "squared_error_mean_response": float(spread.sum() / total),
+            "loss": float((-plain["log_likelihood"] if self.poisson else plain["errors"]).sum() / total),
         }
         if self.poisson:
             overall, by_neuron = bits_per_spike(neurons)
