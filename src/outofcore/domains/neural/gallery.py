@@ -30,7 +30,7 @@ SHEET_WIDTH, LARGEST_SCALE = 1200, 12
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
     """First bins of a trial for up to three sessions; several trials if they are short."""
-    found = []
+    drawings = []
     for part in store.parts[:SESSIONS]:
         for split, number, start, length in spread(store, 1, part):
             table, several = store.rows(split, part), length < FRAMES
@@ -41,7 +41,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
             masked = int((rows["dfs"] == 0).sum())
             shown = f"{min(neurons, NEURONS)} of {neurons:,} neurons" if neurons > NEURONS else f"{neurons} neurons"
             where = f"{part or 'Session'}, {'trials from' if several else 'trial'} {number:,} of {split}"
-            found.append(
+            drawings.append(
                 Picture(
                     title=f"{where}: {f'{min(bins, FRAMES)} of ' * framed}{bins} "
                     f"{'frames; below' if framed else 'bins'}, {shown}, a line each, "
@@ -52,7 +52,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
                     svg="".join(_trial(rows, stored_as)),
                 )
             )
-    return found
+    return drawings
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
@@ -134,15 +134,17 @@ def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> Bytes:
 
 def filter_pictures(filters: Mapping[str, Tensor]) -> dict[str, bytes]:
     """PNG files by name of the first 32 filters (filters, lags, planes, height, width), planes averaged."""
-    return {name: png(_sheet(each.float().mean(2).cpu().numpy()[:MOST_FILTERS])) for name, each in filters.items()}
+    return {
+        name: png(_sheet(kernels.float().mean(2).cpu().numpy()[:MOST_FILTERS])) for name, kernels in filters.items()
+    }
 
 
 def _sheet(filters: npt.NDArray[np.float32]) -> Bytes:
     """All filters on one sheet, each scaled by its largest absolute weight; mid-grey is 0."""
     count, lags, height, width = filters.shape
     sheet = np.full((count * (height + 1) - 1, lags * (width + 1) - 1), 255, np.uint8)
-    for row, each in enumerate(filters):
-        grey = 127.5 + 127.5 * each / max(float(np.abs(each).max()), 1e-12)
+    for row, kernel in enumerate(filters):
+        grey = 127.5 + 127.5 * kernel / max(float(np.abs(kernel).max()), 1e-12)
         for number, lag in enumerate(np.rint(grey).astype(np.uint8)):
             top, left = row * (height + 1), number * (width + 1)
             sheet[top : top + height, left : left + width] = lag

@@ -347,12 +347,12 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, 
         count = np.maximum(number, 1)
         means[name] = mean = total / count
         spreads[name] = np.sqrt(np.maximum(squares / count - mean**2, 0))
-    found = {"mean": tuple(means["robs"].tolist()), "spread": tuple(spreads["robs"].tolist())}
+    statistics = {"mean": tuple(means["robs"].tolist()), "spread": tuple(spreads["robs"].tolist())}
     if covariates:
         mean, spread = (np.concatenate([figures[name] for name in covariates]) for figures in (means, spreads))
         spread = np.where(spread > CONSTANT * np.abs(mean), spread, 1)  # what is constant there is not scaled
-        found |= {"covariate_mean": tuple(mean.tolist()), "covariate_spread": tuple(spread.tolist())}
-    return found, int(sums["robs"][0].sum())
+        statistics |= {"covariate_mean": tuple(mean.tolist()), "covariate_spread": tuple(spread.tolist())}
+    return statistics, int(sums["robs"][0].sum())
 
 
 def repeated_conditions(store: Store, split: str, part: str) -> Ints:

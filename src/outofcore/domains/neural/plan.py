@@ -179,7 +179,7 @@ def advice(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:
     """Frames of a few units of a few sessions as numbers, not encoded; empty if none can be converted."""
-    sessions = [each for each in survey_sessions(files, section) if each[0].kind != "none"]
+    sessions = [(session, survey) for session, survey in survey_sessions(files, section) if session.kind != "none"]
     frames = []
     for session, survey in sessions[:: max(1, -(-len(sessions) // SESSIONS))]:
         passed = islice(units_of(session, survey, section), UNITS_PASSED)

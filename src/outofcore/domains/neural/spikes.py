@@ -138,7 +138,7 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         return Spikes(clocks, labels, units=units, others=tuple((clock, None) for clock in rest))
     try:
         several = matching(recording, name).values() if "*" in name else ()
-        vectors = [recording.array(each) for each in several] if "*" in name else recording.trains(name)
+        vectors = [recording.array(path) for path in several] if "*" in name else recording.trains(name)
     except KeyError:
         vectors = []
     if not vectors:
@@ -164,10 +164,10 @@ def _labels(owners: RecordedArray) -> SpikeOwners:
         ordered &= bool(numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
         last = int(numbers[-1])
         unowned += int((numbers < 0).sum())
-        found, first, count = np.unique(numbers, return_index=True, return_counts=True)
-        known = np.union1d(known, found)
+        distinct, first, count = np.unique(numbers, return_index=True, return_counts=True)
+        known = np.union1d(known, distinct)
         if ordered:
-            for label, at, size in zip(found.tolist(), first.tolist(), count.tolist(), strict=True):
+            for label, at, size in zip(distinct.tolist(), first.tolist(), count.tolist(), strict=True):
                 bounds.setdefault(label, [start + at, 0])[1] = start + at + size
     known = known[known >= 0]
     if not len(known):

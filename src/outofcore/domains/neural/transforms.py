@@ -64,38 +64,38 @@ SIGNED = ("normalise", "difference")
 
 def bins_before(transforms: Sequence[Transform]) -> int:
     """Number of preceding bins that the value of a bin depends on."""
-    return sum(each.name == "difference" for each in transforms)
+    return sum(step.name == "difference" for step in transforms)
 
 
 def transformed_shape(shape: tuple[int, ...], transforms: Sequence[Transform]) -> tuple[int, ...]:
     """Shape of a frame after the transforms; raises ValueError if one does not fit."""
-    for each in transforms:
-        if each.name in ("crop", "downsample") and len(shape) < 2:
-            raise ValueError(f"{each.name} needs frames of (height, width), got shape {shape}")
-        if isinstance(each, Crop):
-            if each.top + each.height > shape[-2] or each.left + each.width > shape[-1]:
+    for step in transforms:
+        if step.name in ("crop", "downsample") and len(shape) < 2:
+            raise ValueError(f"{step.name} needs frames of (height, width), got shape {shape}")
+        if isinstance(step, Crop):
+            if step.top + step.height > shape[-2] or step.left + step.width > shape[-1]:
                 raise ValueError(
-                    f"crop of rows {each.top}..{each.top + each.height} and columns {each.left}.."
-                    f"{each.left + each.width} does not lie inside a frame of {shape[-2]} x {shape[-1]}"
+                    f"crop of rows {step.top}..{step.top + step.height} and columns {step.left}.."
+                    f"{step.left + step.width} does not lie inside a frame of {shape[-2]} x {shape[-1]}"
                 )
-            shape = (*shape[:-2], each.height, each.width)
-        elif isinstance(each, Downsample):
-            if min(shape[-2:]) < each.factor:
-                raise ValueError(f"downsample by {each.factor} leaves nothing of a frame of {shape[-2]} x {shape[-1]}")
-            shape = (*shape[:-2], shape[-2] // each.factor, shape[-1] // each.factor)
+            shape = (*shape[:-2], step.height, step.width)
+        elif isinstance(step, Downsample):
+            if min(shape[-2:]) < step.factor:
+                raise ValueError(f"downsample by {step.factor} leaves nothing of a frame of {shape[-2]} x {shape[-1]}")
+            shape = (*shape[:-2], shape[-2] // step.factor, shape[-1] // step.factor)
     return shape
 
 
 def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> Frames:
     """Transform frames, height and width last; each ``difference`` drops one bin of axis ``time`` at its start."""
-    for each in transforms:
-        if isinstance(each, Crop):
-            frames = frames[..., each.top : each.top + each.height, each.left : each.left + each.width]
-        elif isinstance(each, Downsample):
-            frames = _downsample(frames, each.factor)
-        elif isinstance(each, Normalise):
+    for step in transforms:
+        if isinstance(step, Crop):
+            frames = frames[..., step.top : step.top + step.height, step.left : step.left + step.width]
+        elif isinstance(step, Downsample):
+            frames = _downsample(frames, step.factor)
+        elif isinstance(step, Normalise):
             # float64 would be wider than any store; both sides run the same two float32 operations.
-            frames = (_float32(frames) - np.float32(each.mean).item()) / np.float32(each.std).item()
+            frames = (_float32(frames) - np.float32(step.mean).item()) / np.float32(step.std).item()
         else:
             wide = _float32(frames)
             count = wide.shape[time]

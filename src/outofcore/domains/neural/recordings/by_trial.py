@@ -51,25 +51,25 @@ class TrialArrays:
 def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArrays | None:
     """The arrays by trial that ``names`` has, or None if it has none; raises SessionError."""
     names = source.names
-    found: dict[str, dict[Key, RecordedArray | Reject]] = {}
+    by_field: dict[str, dict[Key, RecordedArray | Reject]] = {}
     shown = "frame" if names.frame is not None else "stimulus" if source.repeats is None else "responses"
     for field in dict.fromkeys((shown, *(role.field for role in (RESPONSES, *COVARIATES)), "valid", "repeat")):
         name = getattr(names, field)
-        each = None if name is None else _by_key(recording, field, name, source)
-        if each is not None:
-            found[field] = each
-    if not found.keys() - {"repeat"}:
+        by_key = None if name is None else _by_key(recording, field, name, source)
+        if by_key is not None:
+            by_field[field] = by_key
+    if not by_field.keys() - {"repeat"}:
         return None
-    _check_stars(source, found)
-    keys = sorted({key for each in found.values() for key in each}, key=lambda key: [*map(natural_order, key)])
+    _check_stars(source, by_field)
+    keys = sorted({key for by_key in by_field.values() for key in by_key}, key=lambda key: [*map(natural_order, key)])
     kept: dict[Key, dict[str, RecordedArray]] = {}
     rejects: list[Reject] = []
     starts = [0]
     for number, key in enumerate(keys):
-        trial = {field: each.get(key) or _lacking(names, field, key, number) for field, each in found.items()}
-        wrong = [each for each in trial.values() if isinstance(each, Reject)]
-        arrays = {field: each for field, each in trial.items() if isinstance(each, RecordedArray)}
-        lengths = {field: each.shape[0] for field, each in arrays.items() if field != "repeat"}
+        trial = {field: by_key.get(key) or _lacking(names, field, key, number) for field, by_key in by_field.items()}
+        wrong = [reject for reject in trial.values() if isinstance(reject, Reject)]
+        arrays = {field: array for field, array in trial.items() if isinstance(array, RecordedArray)}
+        lengths = {field: array.shape[0] for field, array in arrays.items() if field != "repeat"}
         least, most = min(lengths.values(), default=0), max(lengths.values(), default=0)
         if not wrong and not least:
             detail = f"trial {_named(key)}: names.{min(lengths, key=lengths.__getitem__)} is empty"
@@ -81,18 +81,18 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
             sizes = ", ".join(f"names.{field} has {length}" for field, length in lengths.items())
             detail = f"trial {_named(key)}: of its entries only the first {least} are stored: {sizes}"
             rejects.append(Reject(reason="unequal_length", offset=starts[-1] + least, detail=detail))
-        kept[key] = {field: part(each, 0, 1 if field == "repeat" else least) for field, each in arrays.items()}
+        kept[key] = {field: part(array, 0, 1 if field == "repeat" else least) for field, array in arrays.items()}
         starts.append(starts[-1] + least)
     if not kept:
         raise SessionError(
-            f"no trial has all of {', '.join(f'names.{field}' for field in found)}: {rejects[0].detail}",
+            f"no trial has all of {', '.join(f'names.{field}' for field in by_field)}: {rejects[0].detail}",
             reason=rejects[0].reason,
         )
-    counted = [*kept] if "repeat" in found else keys
+    counted = [*kept] if "repeat" in by_field else keys
     numbers = np.flatnonzero([key in kept for key in counted])
     start, stop = np.array(starts[:-1]), np.array(starts[1:])
     return TrialArrays(
-        {field: joined(field, getattr(names, field), [trial[field] for trial in kept.values()]) for field in found},
+        {field: joined(field, getattr(names, field), [trial[field] for trial in kept.values()]) for field in by_field},
         MarkedTrials(start, stop, _labels([*kept]), numbers, start, len(counted), rejects),
     )
 
@@ -135,10 +135,10 @@ def _single_bin(array: RecordedArray, *, flat: bool) -> RecordedArray:
     return RecordedArray(shape, array.dtype, read)
 
 
-def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]]) -> None:
+def _check_stars(source: SourceSection, by_field: Mapping[str, Mapping[Key, object]]) -> None:
     """Reject what cannot be paired."""
     names = source.names
-    if names.trial is not None or ("frame" in found and "*" in (names.stimulus or "")):
+    if names.trial is not None or ("frame" in by_field and "*" in (names.stimulus or "")):
         named = "trial" if names.trial is not None else "frame"
         message = f"names.{named} and an array for each trial contradict each other: "
         message += "set it to null" if named == "trial" else "name one array of all frames as names.stimulus"
@@ -148,15 +148,17 @@ def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]
             "an array for each trial (a name with *, cells) has no common clock: set source.bin_width to null",
             reason="wrong_shape",
         )
-    counts = {f"names.{field} = {getattr(names, field)!r}": len(next(iter(each))) for field, each in found.items()}
+    counts = {
+        f"names.{field} = {getattr(names, field)!r}": len(next(iter(by_key))) for field, by_key in by_field.items()
+    }
     if len(set(counts.values())) > 1:
         raise SessionError(
             f"names with * are paired by what it stands for: expected as many * in each, got {', '.join(counts)}",
             reason="missing_field",
         )
-    numbered = any("*" not in getattr(names, field) for field in found)
-    if numbered and len({frozenset(each) for each in found.values()}) > 1:
-        sizes = ", ".join(f"names.{field} has {len(each)}" for field, each in found.items())
+    numbered = any("*" not in getattr(names, field) for field in by_field)
+    if numbered and len({frozenset(by_key) for by_key in by_field.values()}) > 1:
+        sizes = ", ".join(f"names.{field} has {len(by_key)}" for field, by_key in by_field.items())
         message = "cells are paired by their numbers, from 1: expected one for each trial, empty where a trial lacks "
         message += f"it, got others: {sizes}"
         raise SessionError(message, reason="missing_field")

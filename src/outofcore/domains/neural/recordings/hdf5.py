@@ -48,17 +48,17 @@ class Hdf5Recording(Recording):
 
     def names(self) -> list[str]:
         """Paths of everything that :meth:`array` reads."""
-        found: list[str] = []
+        paths: list[str] = []
 
         def visit(name: str, item: Any) -> None:
             if self.listed(name, item):
-                found.append(name)
+                paths.append(name)
 
         try:
             self.file.visititems(visit)
         except (*DAMAGE, KeyError) as error:  # in a damaged file, whatever is readable
             raise_if_of_system(error)
-        return found
+        return paths
 
     def listed(self, name: str, item: Any) -> bool:
         """Whether a group or dataset is one that users name."""
@@ -69,20 +69,21 @@ class Hdf5Recording(Recording):
 
     def cells(self, name: str, axis: int = 0) -> list[RecordedArray] | None:
         """MATLAB cells, column by column, or the rows of a ragged dataset."""
-        found = self.resolve(name)
-        if not isinstance(found, h5py.Dataset):
+        dataset = self.resolve(name)
+        if not isinstance(dataset, h5py.Dataset):
             return None
         with damage_named(name):
-            if h5py.check_ref_dtype(found.dtype) is not None:
-                return [as_array(self.file[reference], axis) for reference in found[()].T.reshape(-1)]
-            if not isinstance(h5py.check_vlen_dtype(found.dtype), np.dtype) or found.ndim != 1:  # of text it is a class
+            if h5py.check_ref_dtype(dataset.dtype) is not None:
+                return [as_array(self.file[reference], axis) for reference in dataset[()].T.reshape(-1)]
+            ragged = isinstance(h5py.check_vlen_dtype(dataset.dtype), np.dtype)  # of text it is a class
+            if not ragged or dataset.ndim != 1:
                 return None
-            return [sliced(row, axis, f"{name}, row {number}") for number, row in enumerate(found[()])]
+            return [sliced(row, axis, f"{name}, row {number}") for number, row in enumerate(dataset[()])]
 
     def members(self, name: str) -> list[str] | None:
-        found = self.resolve(name)
+        node = self.resolve(name)
         with damage_named(name):
-            return list(found) if isinstance(found, h5py.Group) else None
+            return list(node) if isinstance(node, h5py.Group) else None
 
     def close(self) -> None:
         self.file.close()
@@ -121,77 +122,77 @@ def damage_named(name: str) -> AbstractContextManager[None]:
     return refusing(f"{name!r} cannot be read, the file is damaged", *DAMAGE, KeyError)
 
 
-def as_array(found: Any, axis: int = 0) -> RecordedArray:
+def as_array(dataset: Any, axis: int = 0) -> RecordedArray:
     """A dataset as an array; rejects datasets whose values are outside the file."""
-    with damage_named(str(found.name)):
-        message, reason = _refused(found)
+    with damage_named(str(dataset.name)):
+        message, reason = _refused(dataset)
         if not message:
-            turned = "MATLAB_class" in found.attrs
-            if turned and found.attrs.get("MATLAB_empty", 0):  # its values are its shape
-                return sliced(np.empty(found[()].astype(np.int64)), axis, found.name)
-            if turned and found.attrs["MATLAB_class"] == b"char":
-                rows = ["".join(map(chr, row)) for row in np.atleast_2d(found[()].T).tolist()]
-                return sliced(np.array(rows), axis, found.name)
+            turned = "MATLAB_class" in dataset.attrs
+            if turned and dataset.attrs.get("MATLAB_empty", 0):  # its values are its shape
+                return sliced(np.empty(dataset[()].astype(np.int64)), axis, dataset.name)
+            if turned and dataset.attrs["MATLAB_class"] == b"char":
+                rows = ["".join(map(chr, row)) for row in np.atleast_2d(dataset[()].T).tolist()]
+                return sliced(np.array(rows), axis, dataset.name)
             # HDF5 asks for the memory that the header of a damaged chunk names.
             damage = (*SLICE_DAMAGE, MemoryError)
             return written(
-                sliced(found, axis, found.name, turned=turned, damage=damage),
-                _absent(found, found.ndim - 1 - axis if turned else axis),
-                found.name,
+                sliced(dataset, axis, dataset.name, turned=turned, damage=damage),
+                _absent(dataset, dataset.ndim - 1 - axis if turned else axis),
+                dataset.name,
             )
     raise SessionError(message, reason=reason)
 
 
-def _matlab_class(found: h5py.Dataset) -> str:
-    kind = found.attrs.get("MATLAB_class", b"object")
+def _matlab_class(dataset: h5py.Dataset) -> str:
+    kind = dataset.attrs.get("MATLAB_class", b"object")
     return kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
 
 
-def _absent(found: h5py.Dataset, axis: int) -> Mask | None:
+def _absent(dataset: h5py.Dataset, axis: int) -> Mask | None:
     """Which entries along an axis of the file are in a chunk that was never written; None if none is."""
-    if not found.size or not found.ndim or found.is_virtual:
+    if not dataset.size or not dataset.ndim or dataset.is_virtual:
         return None
-    if not found.chunks:
-        return None if found.id.get_storage_size() else np.ones(found.shape[axis], bool)
-    if found.id.get_num_chunks() >= math.prod(chunk_grid(found.shape, found.chunks)):
+    if not dataset.chunks:
+        return None if dataset.id.get_storage_size() else np.ones(dataset.shape[axis], bool)
+    if dataset.id.get_num_chunks() >= math.prod(chunk_grid(dataset.shape, dataset.chunks)):
         return None
     offsets: list[tuple[int, ...]] = []
-    found.id.chunk_iter(lambda chunk: offsets.append(chunk.chunk_offset))
-    places = [tuple(np.floor_divide(offset, found.chunks).tolist()) for offset in offsets]
-    return unwritten(found.shape, found.chunks, axis, places)
+    dataset.id.chunk_iter(lambda chunk: offsets.append(chunk.chunk_offset))
+    places = [tuple(np.floor_divide(offset, dataset.chunks).tolist()) for offset in offsets]
+    return unwritten(dataset.shape, dataset.chunks, axis, places)
 
 
-def _inside(found: h5py.Dataset) -> bool:
+def _inside(dataset: h5py.Dataset) -> bool:
     """Whether a virtual dataset has all its values in datasets of this file."""
-    sources = found.virtual_sources()
-    is_inside = all(each.file_name == "." and each.dset_name in found.file for each in sources)
+    sources = dataset.virtual_sources()
+    is_inside = all(source.file_name == "." and source.dset_name in dataset.file for source in sources)
     if not is_inside:
         return False
-    mapped = sum(each.vspace.get_select_npoints() for each in sources)
-    return mapped == found.size and all(_absent(found.file[each.dset_name], 0) is None for each in sources)
+    mapped = sum(source.vspace.get_select_npoints() for source in sources)
+    return mapped == dataset.size and all(_absent(dataset.file[source.dset_name], 0) is None for source in sources)
 
 
-def _refused(found: Any) -> tuple[str, str]:
+def _refused(node: Any) -> tuple[str, str]:
     """Why something cannot be read as an array, and the word for it; empty if it can."""
-    if isinstance(found, h5py.Group):
-        return f"{found.name!r} is a group; name one of {', '.join(list(found)[:24])}", "wrong_type"
-    if not isinstance(found, h5py.Dataset):
-        return f"{found.name!r} is no array", "wrong_type"
-    if found.external or (found.is_virtual and not _inside(found)):
-        return f"{found.name!r} keeps its values in other files; copy the data into the session", "external_link"
-    plist = found.id.get_create_plist()
+    if isinstance(node, h5py.Group):
+        return f"{node.name!r} is a group; name one of {', '.join(list(node)[:24])}", "wrong_type"
+    if not isinstance(node, h5py.Dataset):
+        return f"{node.name!r} is no array", "wrong_type"
+    if node.external or (node.is_virtual and not _inside(node)):
+        return f"{node.name!r} keeps its values in other files; copy the data into the session", "external_link"
+    plist = node.id.get_create_plist()
     for code, _, _, title in map(plist.get_filter, range(plist.get_nfilters())):
         if not h5py.h5z.filter_avail(code):
             named = f"filter {code} ({title.decode(errors='replace')})"
-            return f"{found.name!r} is compressed with {named}; install hdf5plugin to read it", "missing_filter"
-    if "MATLAB_object_decode" in found.attrs:
-        kind = _matlab_class(found)
-        what = f"{found.name!r} is a MATLAB {kind}, an object without plain values"
+            return f"{node.name!r} is compressed with {named}; install hdf5plugin to read it", "missing_filter"
+    if "MATLAB_object_decode" in node.attrs:
+        kind = _matlab_class(node)
+        what = f"{node.name!r} is a MATLAB {kind}, an object without plain values"
         return f"{what}; save it as numbers or as a char array (double, posixtime, char)", "wrong_type"
-    if h5py.check_ref_dtype(found.dtype) is not None:
+    if h5py.check_ref_dtype(node.dtype) is not None:
         return (
-            f"{found.name!r} holds references (MATLAB cells); only arrays by trial and names.spike_times can be cells",
+            f"{node.name!r} holds references (MATLAB cells); only arrays by trial and names.spike_times can be cells",
             "wrong_type",
         )
-    guard_size(found.name, found.shape, found.dtype.itemsize * found.size, found.file.id.get_filesize())
+    guard_size(node.name, node.shape, node.dtype.itemsize * node.size, node.file.id.get_filesize())
     return "", ""

@@ -34,7 +34,7 @@ class MatRecording(Recording):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}
         with _opened(path, path.name) as stream:
             self._variables = {name: kind for name, _, kind in whosmat(stream)}
 
@@ -49,31 +49,31 @@ class MatRecording(Recording):
 
     def cells(self, name: str, axis: int = 0) -> list[RecordedArray] | None:
         """The cells of a cell array, column by column."""
-        found = self.value(name)
-        if not isinstance(found, np.ndarray) or found.dtype != object:
+        value = self.value(name)
+        if not isinstance(value, np.ndarray) or value.dtype != object:
             return None
-        return [_as_array(cell, axis, name) for cell in found.reshape(-1, order="F")]
+        return [_as_array(cell, axis, name) for cell in value.reshape(-1, order="F")]
 
     def value(self, name: str) -> Any:
         """What a variable or a field holds; raises KeyError."""
         variable, *steps = name.strip("/").split("/")
         if variable not in self._variables:
             raise KeyError(name)
-        found = self._variable(variable)
+        value = self._variable(variable)
         for step in steps:
-            if not _is_struct(found) or step not in found.dtype.names:
+            if not _is_struct(value) or step not in value.dtype.names:
                 raise KeyError(name)
-            found = found.reshape(-1)[0][step]
-        return found
+            value = value.reshape(-1)[0][step]
+        return value
 
     def _variable(self, name: str) -> Any:
-        if name not in self._held:
+        if name not in self._loaded:
             with _opened(self._path, f"{self._path.name}, variable {name}") as stream:
-                self._held[name] = loadmat(stream, variable_names=[name], mat_dtype=True, spmatrix=False)[name]
-        return self._held[name]
+                self._loaded[name] = loadmat(stream, variable_names=[name], mat_dtype=True, spmatrix=False)[name]
+        return self._loaded[name]
 
     def close(self) -> None:
-        self._held.clear()
+        self._loaded.clear()
 
 
 def _is_struct(value: Any) -> bool:

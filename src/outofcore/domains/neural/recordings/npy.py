@@ -99,7 +99,7 @@ class NpzRecording(Recording):
             on_failure.pop_all()
         members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
-        self._held: dict[str, npt.NDArray[Any]] = {}
+        self._decompressed: dict[str, npt.NDArray[Any]] = {}
         self.streamed = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
 
     def names(self) -> list[str]:
@@ -120,10 +120,10 @@ class NpzRecording(Recording):
             message = f"{name}: {entry.file_size >> 20} MiB, compressed as one stream, which is read whole up to "
             message += f"{WHOLE_BYTES >> 20} MiB; save it as .npy, or with np.savez"
             raise SessionError(message, reason="too_large")
-        if name not in self._held:
+        if name not in self._decompressed:
             with self._member(name, entry) as stream:
-                self._held[name] = np.lib.format.read_array(stream, allow_pickle=False)
-        return self._held[name]
+                self._decompressed[name] = np.lib.format.read_array(stream, allow_pickle=False)
+        return self._decompressed[name]
 
     def close(self) -> None:
         self._archive.close()

@@ -46,13 +46,13 @@ class NwbRecording(Hdf5Recording):
 
     def array(self, name: str, axis: int = 0) -> RecordedArray:
         """The data of a series, the intervals of a table, or a column."""
-        found = self.resolve(name)
-        if isinstance(found, h5py.Dataset):
-            return as_array(found, axis)
+        node = self.resolve(name)
+        if isinstance(node, h5py.Dataset):
+            return as_array(node, axis)
         if (intervals := intervals_of(self, name)) is not None:
             return intervals
-        if link_of(found, "order_of_images") is not None:
-            return _images(self.file, found, axis)
+        if link_of(node, "order_of_images") is not None:
+            return _images(self.file, node, axis)
         outside = self._part(name, "external_file")
         if outside is not None:
             raise SessionError(
@@ -71,7 +71,7 @@ class NwbRecording(Hdf5Recording):
         """Spike times of the units, or ragged vectors as in plain HDF5."""
         if link_of(self.resolve(name), "spike_times_index") is None:
             return super().trains(name)
-        times = self._there(name, "spike_times")
+        times = self._required(name, "spike_times")
         if len(times.shape) != 1:
             raise SessionError(
                 f"{name}/spike_times: expected a time for each spike, got shape {times.shape}", reason="wrong_shape"
@@ -83,13 +83,13 @@ class NwbRecording(Hdf5Recording):
         units = self.resolve(name)
         if any(link_of(units, key) is None for key in ("obs_intervals", "obs_intervals_index", "spike_times_index")):
             return None
-        table = self._there(name, "obs_intervals")
+        table = self._required(name, "obs_intervals")
         if table.shape[1:] != (2,) or table.dtype.kind not in "iuf":
             raise SessionError(
                 f"{name}/obs_intervals: expected a start and a stop each, got {table.dtype} {table.shape}",
                 reason="wrong_shape",
             )
-        spikes = self._bounds(name, "spike_times", self._there(name, "spike_times").shape[0])
+        spikes = self._bounds(name, "spike_times", self._required(name, "spike_times").shape[0])
         intervals = self._bounds(name, "obs_intervals", table.shape[0])
         if len(spikes) != len(intervals):
             raise SessionError(
@@ -142,29 +142,29 @@ class NwbRecording(Hdf5Recording):
 
     def _column(self, name: str, column: str) -> npt.NDArray[Any]:
         """A column of a table; of one with several numbers per row, the one in brackets."""
-        table, found = self.resolve(name), None
+        table, dataset = self.resolve(name), None
         title, place = split_column(column)
         with suppress(KeyError):
-            found = self.resolve(f"{name}/{title}")
-        shape: tuple[int, ...] = found.shape if isinstance(found, h5py.Dataset) else ()
+            dataset = self.resolve(f"{name}/{title}")
+        shape: tuple[int, ...] = dataset.shape if isinstance(dataset, h5py.Dataset) else ()
         inside = len(shape) == 1 if place is None else len(shape) == 2 and place in range(shape[1])
-        if found is None or not inside or shape[0] > MOST_NEURONS or link_of(table, f"{title}_index") is not None:
+        if dataset is None or not inside or shape[0] > MOST_NEURONS or link_of(table, f"{title}_index") is not None:
             columns = ", ".join(sorted(table)) if isinstance(table, h5py.Group) else "none"
             raise SessionError(
                 f"source.units: expected a column {column!r} with one entry per unit; {name} has {columns}",
                 reason="missing_field",
             )
         with damage_named(f"{name}/{column}"):
-            if h5py.check_ref_dtype(found.dtype) is not None:
-                return np.array([self.file[group].name.rpartition("/")[2] for group in found[()]], object)
-            values = found.asstr()[()] if h5py.check_string_dtype(found.dtype) else found[()]
+            if h5py.check_ref_dtype(dataset.dtype) is not None:
+                return np.array([self.file[group].name.rpartition("/")[2] for group in dataset[()]], object)
+            values = dataset.asstr()[()] if h5py.check_string_dtype(dataset.dtype) else dataset[()]
             return np.asarray(values if place is None else values[:, place])
 
     def clock(self, name: str, count: int) -> RecordedArray | None:
         """The clock of a series: its timestamps, or its start and rate; always seconds."""
-        found = self.resolve(name)
-        key = "timestamps" if link_of(found, "timestamps") is not None else "starting_time"
-        times = self._part(name, key) if link_of(found, "data") is not None else None
+        series = self.resolve(name)
+        key = "timestamps" if link_of(series, "timestamps") is not None else "starting_time"
+        times = self._part(name, key) if link_of(series, "data") is not None else None
         if times is None:
             return None
         place = self.resolve(f"{name}/{key}")
@@ -207,9 +207,9 @@ class NwbRecording(Hdf5Recording):
 
     def _part(self, name: str, key: str, axis: int = 0) -> RecordedArray | None:
         """A dataset of a series or table, or None."""
-        return None if link_of(self.resolve(name), key) is None else self._there(name, key, axis)
+        return None if link_of(self.resolve(name), key) is None else self._required(name, key, axis)
 
-    def _there(self, name: str, key: str, axis: int = 0) -> RecordedArray:
+    def _required(self, name: str, key: str, axis: int = 0) -> RecordedArray:
         """A dataset that a series or table must have; its link may be broken."""
         try:
             return as_array(self.resolve(f"{name}/{key}"), axis)
@@ -218,7 +218,7 @@ class NwbRecording(Hdf5Recording):
 
     def _values(self, name: str, key: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
         """All values of a small dataset of that shape; shape None means a vector of at most MOST_NEURONS."""
-        array = self._there(name, key)
+        array = self._required(name, key)
         fits = len(array.shape) == 1 and array.shape[0] <= MOST_NEURONS if shape is None else array.shape == shape
         if not fits or array.dtype.kind not in "iuf":
             raise SessionError(
@@ -233,7 +233,9 @@ def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
     """The pictures of a group, one by one, in their stated order, which the numbers of an IndexSeries mean."""
     with damage_named(f"{group.name}/order_of_images"):
         order = group["order_of_images"]
-        places = [file[each] for each in order[()]] if order.ndim == 1 and order.shape[0] <= MOST_NEURONS else []
+        places = (
+            [file[reference] for reference in order[()]] if order.ndim == 1 and order.shape[0] <= MOST_NEURONS else []
+        )
     pictures = [as_array(place) for place in places]
     shapes = sorted({picture.shape for picture in pictures})
     if len(shapes) != 1 or len(shapes[0]) < 2 or axis:

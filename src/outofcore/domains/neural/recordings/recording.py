@@ -69,13 +69,13 @@ class Recording:
         """Numbers or words of the neurons of ``name``, an entry each: here another array. Raises SessionError."""
         del name
         try:
-            found = flat(self.array(column), f"source.units: {column!r}: expected an entry for each neuron")
+            entries = flat(self.array(column), f"source.units: {column!r}: expected an entry for each neuron")
         except KeyError:
             raise SessionError(
                 f"source.units: no array {column!r} for the neurons; there are {', '.join(self.names())}",
                 reason="missing_field",
             ) from None
-        return found.read(0, found.shape[0])
+        return entries.read(0, entries.shape[0])
 
     def column_of_labels(self, name: str, column: str, labels: Ints) -> npt.NDArray[Any]:
         """Numbers or words of the neurons that ``name`` labels, an entry for each label. Raises SessionError."""
@@ -125,7 +125,7 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Re
     try:
         if "*" not in name:
             return checked(recording.array(name, axis), field, name)
-        arrays = [checked(recording.array(each, axis), field, each) for each in matching(recording, name).values()]
+        arrays = [checked(recording.array(path, axis), field, path) for path in matching(recording, name).values()]
     except KeyError:
         arrays = []
     if not arrays:
@@ -200,16 +200,16 @@ def matching(recording: Recording, pattern: str) -> dict[tuple[str, ...], str]:
     """Names that match a pattern, in natural order, by what each ``*`` stands for: a part of one path segment."""
     whole = re.compile("([^/]*)".join(map(re.escape, pattern.strip("/").split("*"))))
     names = sorted(recording.names(), key=natural_order)
-    return {found.groups(): name for name in names if (found := whole.fullmatch(name))}
+    return {match.groups(): name for name in names if (match := whole.fullmatch(name))}
 
 
 def split_column(name: str) -> tuple[str, int | str | None]:
     """``stimulus.txt.gz[1]``, ``run.csv[speed]`` -> the file and the number or title of its column, None if missing."""
-    found = re.fullmatch(r"(.*)\[([^]]+)\]", name)
-    if found is None:
+    match = re.fullmatch(r"(.*)\[([^]]+)\]", name)
+    if match is None:
         return name, None
-    column = found[2].strip()
-    return found[1], int(column) if column.isdecimal() else column
+    column = match[2].strip()
+    return match[1], int(column) if column.isdecimal() else column
 
 
 def unread(recording: Recording, names: Sequence[str]) -> tuple[str, ...]:

@@ -45,36 +45,36 @@ class ZarrRecording(Recording):
         return sorted((name for name, member in members if isinstance(member, zarr.Array)), key=natural_order)
 
     def array(self, name: str, axis: int = 0) -> RecordedArray:
-        found: Any = self._group[name.strip("/")]
+        array: Any = self._group[name.strip("/")]
         if (intervals := intervals_of(self, name)) is not None:
             return intervals
-        if not isinstance(found, zarr.Array):
+        if not isinstance(array, zarr.Array):
             raise SessionError(f"{name!r} is a group; name one of its arrays", reason="wrong_type")
-        chunks = self._chunks(found)
-        guard_size(found.name, found.shape, found.nbytes, sum(chunks.values()))
-        return written(sliced(found, axis, found.name), unwritten(found.shape, found.chunks, axis, chunks), found.name)
+        chunks = self._chunks(array)
+        guard_size(array.name, array.shape, array.nbytes, sum(chunks.values()))
+        return written(sliced(array, axis, array.name), unwritten(array.shape, array.chunks, axis, chunks), array.name)
 
     def members(self, name: str) -> list[str] | None:
-        found: Any = self._group[name.strip("/")]
-        return None if isinstance(found, zarr.Array) else list(found.array_keys())
+        member: Any = self._group[name.strip("/")]
+        return None if isinstance(member, zarr.Array) else list(member.array_keys())
 
-    def _chunks(self, found: Any) -> dict[tuple[int, ...], int]:
+    def _chunks(self, array: Any) -> dict[tuple[int, ...], int]:
         """Bytes of each chunk (or shard) that was written, by its place in the grid."""
-        folder = self._path / found.path
+        folder = self._path / array.path
         paths = (path for path in folder.rglob("*") if path.is_file())
         names = ((path, re.findall(r"\d+", path.relative_to(folder).as_posix())) for path in paths)
-        files = {tuple(map(int, place)): path for path, place in names if len(place) == found.ndim}
-        if not found.shards:
+        files = {tuple(map(int, place)): path for path, place in names if len(place) == array.ndim}
+        if not array.shards:
             return {place: path.stat().st_size for place, path in files.items()}
-        return {place: size for shard, path in files.items() for place, size in _in_shard(found, shard, path)}
+        return {place: size for shard, path in files.items() for place, size in _in_shard(array, shard, path)}
 
 
-def _in_shard(found: Any, shard: tuple[int, ...], path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+def _in_shard(array: Any, shard: tuple[int, ...], path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
     """Place and bytes of each chunk of a shard that was written, by the shard's index."""
-    grid = [whole // part for whole, part in zip(found.shards, found.chunks, strict=True)]
+    grid = [whole // part for whole, part in zip(array.shards, array.chunks, strict=True)]
     entries = math.prod(grid)
     with BufferedReader(NamedFile(path)) as stream:
-        at_end = found.metadata.codecs[0].to_dict()["configuration"]["index_location"] == "end"
+        at_end = array.metadata.codecs[0].to_dict()["configuration"]["index_location"] == "end"
         if at_end and path.stat().st_size >= 16 * entries + 4:
             stream.seek(-16 * entries - 4, SEEK_END)
         content = stream.read(16 * entries)  # an offset and a size each; a checksum follows
