@@ -16,7 +16,7 @@ BATCH = {"target": TARGET, "number": NUMBER}
 
 
 class Prediction(MovePrediction):
-    target, number, cross_entropy, outcomes = "target", "number", "loss", ()
+    target, number, outcomes = "target", "number", ()
 
     def predict(self, batch: Batch) -> tuple[Tensor, ...]:
         return (batch["logits"],)

@@ -39,8 +39,6 @@ class MovePrediction(Task):
     ----------
     target, number
         Names in a batch of the class of the move, and of the preceding moves.
-    cross_entropy
-        The figure of the cross-entropy.
     outcomes
         What :meth:`predict` returns after the logits; a network may have none of them.
     """
@@ -48,7 +46,6 @@ class MovePrediction(Task):
     shares = ("top1", "top5", "winner")
     target: ClassVar[str]
     number: ClassVar[str]
-    cross_entropy: ClassVar[str]
     outcomes: ClassVar[tuple[Outcome, ...]]
 
     def __init__(self, frequencies: Ints, moves_per_bin: int, value_mean: float | None = None) -> None:
@@ -114,21 +111,23 @@ class MovePrediction(Task):
         return sums
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Accuracies as shares of the positions, cross-entropy in nats, and mean errors of the outcomes where known.
+        """Accuracies as shares of the positions, losses in nats, and mean errors of the outcomes where known.
 
+        ``loss`` is that of training; with outcomes it has more than the cross-entropy, which is ``policy_loss`` then.
         ``_most_frequent`` is that of always predicting the most frequent moves of the train split, ``_frequencies`` the
         cross-entropy of its frequencies, ``_constant`` the error of the mean value, or of 0.
         """
         count = float(sums["positions"].sum())
+        policy = "policy_loss" if any(f"{outcome.name}s" in sums for outcome in self.outcomes) else "loss"
         figures = {
             **accuracies(sums),
-            self.cross_entropy: float(sums["policy_loss"]) / count,
-            f"{self.cross_entropy}_frequencies": float(sums["surprise"]) / count,
+            policy: float(sums["policy_loss"]) / count,
+            f"{policy}_frequencies": float(sums["surprise"]) / count,
         }
         for outcome in self.outcomes:
             if known := float(sums.get(f"{outcome.name}s", 0)):
                 figures |= {name: float(sums[name]) / known for name in (outcome.figure, f"{outcome.figure}_constant")}
-        figures.setdefault("loss", float(sums["loss"]) / count)  # as training has it
+        figures["loss"] = float(sums["loss"]) / count
         return {**figures, **self.further_figures(sums), "positions": count}
 
     def further_figures(self, sums: Mapping[str, Tensor]) -> dict[str, float]:

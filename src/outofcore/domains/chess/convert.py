@@ -38,7 +38,7 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         source = self.section.source
-        tags = (*(column.tag for column in game_columns(source) if column.tag), *self.section.filters.tags)
+        tags = (*(column.tag for column in game_columns(source.tags) if column.tag), *self.section.filters.tags)
         text, bounds = unit.payload, np.array([0, *(stretch.stop for stretch in unit.stretches)])
         section, records = self.section, holds_records(unit.name)
         if records:  # of one file, whose evaluations are written as those of an engine
@@ -93,7 +93,7 @@ class _Conversion:
             stored["unfinished"] = replayed.facts.result == UNFINISHED
         if filters.illegal_move == "stop":
             stored["stopped"] = np.isin(accepted, list(self.stopped))
-        sequences = {"length": lengths, **filled(game_columns(self.section.source), replayed)}
+        sequences = {"length": lengths, **filled(game_columns(self.section.source.tags), replayed)}
         return UnitResult(
             found=len(self.games.results),
             rows=rows,

@@ -90,7 +90,7 @@ class ChessTask(MovePrediction):
 
     columns = ("white_elo", "black_elo")
     headline = ("top1", "top1_most_frequent", "top5", "policy_loss", "value_loss")
-    target, number, cross_entropy = "target", "ply", "policy_loss"
+    target, number = "target", "ply"
     outcomes = (Outcome("value", "value_loss"),)
 
     def __init__(self, section: TensorSection, size: tuple[int, int], baseline: Baseline) -> None:

@@ -6,7 +6,7 @@ A further one is a row here; of positions, also an attribute of :class:`outofcor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,8 +28,8 @@ from outofcore.domains.chess.pgn.classes import increment
 from outofcore.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from outofcore.domains.chess.params import ChessSection, SourceSection
     from outofcore.domains.chess.replayed import ReplayedGames
+    from outofcore.domains.domain import Section
 
 Noted = Literal["", "read", "derived"]
 """Whether a column has what comments note, as it is read, or what follows from that."""
@@ -159,7 +159,7 @@ POSITION_COLUMNS = (
 )
 
 
-def position_columns(source: SourceSection) -> tuple[PositionColumn, ...]:
+def position_columns(source: Section) -> tuple[PositionColumn, ...]:
     """The columns of positions that the settings ask for."""
     return tuple(column for column in POSITION_COLUMNS if not column.setting or getattr(source, column.setting))
 
@@ -210,13 +210,13 @@ GAME_COLUMNS = (
 )
 
 
-def game_columns(source: SourceSection) -> tuple[Column, ...]:
+def game_columns(tags: Iterable[str]) -> tuple[Column, ...]:
     """The columns of games: those of every store, and the tags that the settings add."""
-    return (*GAME_COLUMNS, *map(_tag_column, source.tags))
+    return (*GAME_COLUMNS, *map(_tag_column, tags))
 
 
-def schemas(section: ChessSection, files: Sequence[object]) -> dict[str, Schema]:
+def schemas(section: Any, files: Sequence[object]) -> dict[str, Schema]:
     """One part, with the fields that the settings ask for."""
     del files
-    rows, sequences = position_columns(section.source), game_columns(section.source)
+    rows, sequences = position_columns(section.source), game_columns(section.source.tags)
     return {"": Schema(rows=tuple(row.field for row in rows), sequences=tuple(game.field for game in sequences))}

@@ -167,4 +167,8 @@ def test_the_outcome_is_learnt_where_it_is_known(store: Store, store_section: Go
     off = abs(score[0] - sign[0] * 4.5) / 20
     huber = off**2 / 2 if off < 1 else off - 0.5
     policy = -task.predict(batch)[0].detach().log_softmax(1)[torch.arange(3), batch["move"]].sum()
-    assert float(task.loss(batch)[0].detach()) == pytest.approx(float(policy) + sums["value_loss"] + huber, rel=1e-5)
+    loss = float(policy) + sums["value_loss"] + huber
+    assert float(task.loss(batch)[0].detach()) == pytest.approx(loss, rel=1e-5)
+    assert figures["loss"] == pytest.approx(loss / 3, rel=1e-5)
+    assert figures["policy_loss"] == pytest.approx(float(policy) / 3, rel=1e-5)
+    assert "policy_loss_frequencies" in figures

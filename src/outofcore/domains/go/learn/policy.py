@@ -89,7 +89,7 @@ class PolicyTask(MovePrediction):
     """Predict the next move, over all points and the pass; with ``value``, the result and the score in points too."""
 
     headline = ("top1", "top1_most_frequent", "top5", "loss", "loss_frequencies")
-    target, number, cross_entropy = "move", "number", "loss"
+    target, number = "move", "number"
     outcomes = (
         Outcome("value", "value_loss"),
         Outcome("score", "score_error", functional.l1_loss, functional.huber_loss, POINTS),
