@@ -115,10 +115,8 @@ def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints
     return parts[np.lexsort((within, rounds))]
 
 
-def turns_left(
-    positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int, received: int
-) -> tuple[list[int], Ints]:
-    """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow."""
+def epoch_turns(positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int) -> tuple[Ints, Ints]:
+    """The part of each batch of an epoch, and how many samples come before each, and in all."""
     sizes = [
         [min(stop, count) - start for start, stop in batching.spans(0, count)]  # without repeated samples
         for count in positions
@@ -127,12 +125,19 @@ def turns_left(
     batches = np.empty(len(turns), np.int64)
     for part, own in enumerate(sizes):
         batches[turns == part] = own
-    ends = np.cumsum(np.append(0, batches))
+    return turns, np.cumsum(np.append(0, batches))
+
+
+def turns_left(
+    positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int, received: int
+) -> tuple[list[int], Ints]:
+    """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow."""
+    turns, ends = epoch_turns(positions, batching, by, seed, epoch)
     turn = int(np.searchsorted(ends, received))
     if turn == len(ends) or ends[turn] != received:
         raise StateError(
             f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
             "with several parts, resume with the batch size and number of ranks that it was saved with"
         )
-    starts = [int(batches[:turn][turns[:turn] == part].sum()) for part in range(len(sizes))]
-    return starts, turns[turn:]
+    batches, before = np.diff(ends[: turn + 1]), turns[:turn]
+    return [int(batches[before == part].sum()) for part in range(len(positions))], turns[turn:]

@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,21 @@ class SplitReader:
         """
         return SplitEpoch(self, self._open(), number, batching, workers).groups(start, group_batches)
 
+    def first_rows(self, number: int, start: int, batching: Batching) -> Iterator[tuple[int, Ints]]:
+        """Start and first rows of the samples of each pool of an epoch, over all ranks, from that of ``start`` on.
+
+        Nothing is read but what the sampler reads. The last pool has also the samples that fill the last batch.
+        """
+        end, phase = batching.end(0, self.sampler.positions), self.split.windows.phase_of(self.seed, number)
+        for pool in self.sampler.pools(number, start):
+            samples = np.empty((end if pool.stop == self.sampler.positions else pool.stop) - pool.start, np.int64)
+            for rank in range(batching.world):
+                own = replace(batching, rank=rank)
+                samples[own.first_own(pool.start) - pool.start :: batching.world] = samples_of(
+                    self.sampler, pool, own, end
+                )
+            yield pool.start, self.split.windows.first_rows(samples, phase)
+
     def settle(self) -> None:
         """Free what is not kept for the next epoch, once no thread is working."""
         if self._residency is not None and self._process == os.getpid():
@@ -115,11 +130,25 @@ class SplitReader:
         return self._residency
 
 
+def samples_of(sampler: Sampler, pool: Pool, batching: Batching, end: int) -> Ints:
+    """Sample numbers of a rank in a pool; in the last one, also those that fill the last batch, up to ``end``."""
+    dealt = math.gcd(batching.world, sampler.lanes)  # ranks that have no lane in common
+    samples = pool.draw(batching.rank % dealt, dealt)
+    end = end if pool.stop == sampler.positions else pool.stop
+    if end == pool.stop and dealt == batching.world:
+        return samples
+    places = np.arange(batching.first_own(pool.start), end, batching.world) - pool.start
+    size = pool.stop - pool.start
+    again = size // dealt * dealt  # so that a rank needs no other lanes for them
+    return np.asarray(samples[np.where(places < size, places, places % again) // dealt])
+
+
 class _LoadedPool:
     """A pool of an epoch, and the tasks that take samples from it."""
 
     def __init__(self, pool: Pool) -> None:
-        self.start, self.stop, self.draw = pool
+        self.drawn = pool
+        self.start, self.stop = pool.start, pool.stop
         self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
         self.read: Job[None]
         self.tasks = 0  # that were submitted
@@ -148,7 +177,6 @@ class SplitEpoch:
         self._workers = workers
         self._positions = reader.sampler.positions
         self._sampler, self._number = reader.sampler, number
-        self._dealt = math.gcd(batching.world, reader.sampler.lanes)  # ranks that have no lane in common
         self._end = self._positions
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.split.place or 0)
@@ -194,21 +222,11 @@ class SplitEpoch:
             self._residency.release(used.chunks)
             used.first = used.chunks = np.empty(0, np.int64)
         self._go_on()
-        pool.first = self._split.windows.first_rows(self._samples(pool), self._phase)
+        samples = samples_of(self._sampler, pool.drawn, self._batching, self._end)
+        pool.first = self._split.windows.first_rows(samples, self._phase)
         pool.chunks = self._residency.touched(pool.first)
         for part in [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]:
             part.result()
-
-    def _samples(self, pool: _LoadedPool) -> Ints:
-        """Sample numbers of this rank in a pool; in the last one, also those that fill the last batch."""
-        samples = pool.draw(self._batching.rank % self._dealt, self._dealt)
-        end = self._end if pool.stop == self._positions else pool.stop
-        if end == pool.stop and self._dealt == self._batching.world:
-            return samples
-        places = np.arange(self._batching.first_own(pool.start), end, self._batching.world) - pool.start
-        size = pool.stop - pool.start
-        again = size // self._dealt * self._dealt  # so that a rank needs no other lanes for them
-        return np.asarray(samples[np.where(places < size, places, places % again) // self._dealt])
 
     def _decode(self, work: Work) -> None:
         self._go_on()

@@ -16,10 +16,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import shown, whole
-from outofcore.loading.batching import Batching, Turns, turns_left
+from outofcore.loading.batching import Batching, Turns, epoch_turns, turns_left
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.memory import InFlight
+from outofcore.loading.origins import Origin, origins_of
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
@@ -130,7 +131,7 @@ class Loader(IterableDataset[Batch]):
     @property
     def samples(self) -> int:
         """Samples per epoch, over all ranks."""
-        return sum(reader.sampler.positions for reader in self.readers)
+        return sum(self._positions)
 
     def __enter__(self) -> Self:
         return self
@@ -207,6 +208,45 @@ class Loader(IterableDataset[Batch]):
             epoch, received = epoch + 1, 0
         self._move(epoch, received)
 
+    def trace(self, epoch: int, step: int) -> list[Origin]:
+        """Where the samples of a batch come from, over all ranks; from the order alone, without reading a row.
+
+        ::
+
+            for origin in batches.trace(0, 340):
+                print(origin.sample, origin.record, origin.columns)
+
+        Parameters
+        ----------
+        epoch
+            From 0, as in :meth:`set_epoch`.
+        step
+            Which batch, from 1 for the first of that epoch, counted on through the epochs that follow: of epoch 0, the
+            step that training prints.
+
+        Returns
+        -------
+        list of Origin
+            In the order of the batch's samples. A sample whose window has rows of several sequences, such as packed
+            documents, has an entry for each. On one rank that is the order of the batch; rank ``r`` of ``n`` has the
+            samples ``s`` for which ``(samples before the batch + s) % n`` is ``r``.
+
+        Raises
+        ------
+        ParamsError
+            If the loader has no batch, or a number is out of range.
+        """
+        epoch, received = self._place_of(epoch, step)
+        starts, turns = self._rest(epoch, received)
+        part = int(turns[0]) if len(turns) else 0
+        reader, first = self.readers[part], list[Ints]()
+        begin, stop = next(self._batching.spans(starts[part], reader.sampler.positions))
+        for place, rows in reader.first_rows(epoch, begin, self._batching):
+            first.append(rows[max(begin - place, 0) : stop - place])
+            if place + len(rows) >= stop:
+                break
+        return origins_of(reader.split, np.concatenate(first))
+
     def close(self) -> None:
         """End the current iteration and free all memory."""
         self._iteration = None
@@ -226,8 +266,22 @@ class Loader(IterableDataset[Batch]):
         """Position in each part after ``received`` samples, and, with several, whose turn the next batches are."""
         if len(self.readers) == 1:
             return [received], np.empty(0, np.int64)
-        positions = [reader.sampler.positions for reader in self.readers]
-        return turns_left(positions, self._batching, self._turns, self._seed, epoch, received)
+        return turns_left(self._positions, self._batching, self._turns, self._seed, epoch, received)
+
+    @property
+    def _positions(self) -> list[int]:
+        """Samples of each part in an epoch."""
+        return [reader.sampler.positions for reader in self.readers]
+
+    def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
+        """The epoch of a step that is counted from another epoch on, and the samples of all parts before it."""
+        if not len(self):
+            raise ParamsError("this loader has no batch, so no step")
+        more, batch = divmod(whole("step", step, 1) - 1, len(self))
+        epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + more
+        if len(self.readers) == 1:
+            return epoch, batch * self._batching.size
+        return epoch, int(epoch_turns(self._positions, self._batching, self._turns, self._seed, epoch)[1][batch])
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
         before = time.perf_counter()

@@ -1,0 +1,118 @@
+"""Where the rows of samples come from: computed from the order and the tables of sequences; no row is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.registry import DOMAINS
+from outofcore.loading.split import Split
+from outofcore.ndarrays import Ints
+from outofcore.store.array import Array
+from outofcore.store.reader import Store
+
+Record = tuple[str | None, int, int | None]
+"""Raw file, member and offset."""
+
+_EXTENTS = ("start", "length")
+_UNKNOWN = (None, 0, None)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Rows of a sample that belong to one sequence, and the record of the raw input that it was made of."""
+
+    sample: int  # its place in the batch, over all ranks
+    store: str  # folder or address
+    part: str
+    split: str
+    row: int  # the first, in that split of that store
+    rows: int
+    sequence: int | None = None  # in that split of that store; None if the store has no table of them
+    place: int | None = None  # of the first row in that sequence
+    file: str | None = None  # raw file, as the store's sources name it; None if the store has none
+    member: int = 0  # file inside that archive, in its order; 0 where it is no archive
+    offset: int | None = None  # of the record in the decompressed file, in bytes; of a recording, in bins
+    columns: dict[str, Any] = field(default_factory=dict)  # of the sequence
+
+    @property
+    def record(self) -> str:
+        """``file:offset``, or ``file:member:offset`` in an archive, after its first member; "" if unknown."""
+        inside = f":{self.member}" if self.member else ""
+        return f"{self.file}{inside}:{self.offset}" if self.file else ""
+
+
+def pieces(split: Split, first: Ints) -> tuple[Ints, Ints, Ints]:
+    """Sample, first row and length of the runs of rows of samples with these first rows, without padding."""
+    windows = split.windows
+    if windows.packs is None:
+        begin = windows.stored(first)
+        return np.arange(len(first)), begin, first + windows.length - begin
+    starts, lengths, _ = windows.packs.runs(first)
+    padding = lengths <= 0  # a run that ends each sample
+    return (np.cumsum(padding) - padding)[~padding], starts[~padding], lengths[~padding]
+
+
+def origins_of(split: Split, first: Ints) -> list[Origin]:
+    """The origins of samples with these first rows, sample after sample."""
+    sample, begin, count = pieces(split, first)
+    own = split.rows.store_of(begin)
+    origins: list[Origin] = []
+    for number in np.unique(own).tolist():
+        rows = begin[own == number] - split.rows.origins[number]
+        origins += _in_store(split, split.stores[number], sample[own == number], rows, count[own == number])
+    return sorted(origins, key=lambda origin: origin.sample)
+
+
+def _in_store(split: Split, store: Store, sample: Ints, rows: Ints, count: Ints) -> list[Origin]:
+    """Origins of runs of rows of one store."""
+    where = str(store.root), split.part, split.name
+    if not store.seal.files:  # others than outofcore write no sequences
+        runs = zip(sample.tolist(), rows.tolist(), count.tolist(), strict=True)
+        return [Origin(number, *where, row, size) for number, row, size in runs]
+    starts, lengths = store.extents(split.name, split.part)
+    low, high = (np.searchsorted(starts, edge, "right") - 1 for edge in (rows, rows + count - 1))
+    touched = high - low + 1
+    run = np.repeat(np.arange(len(rows)), touched)
+    sequence = np.arange(len(run)) + np.repeat(low - np.cumsum(touched) + touched, touched)
+    run, sequence = run[lengths[sequence] > 0], sequence[lengths[sequence] > 0]
+    first = np.maximum(rows[run], starts[sequence])
+    size = np.minimum(rows[run] + count[run], starts[sequence] + lengths[sequence]) - first
+    numbers = np.stack([sample[run], first, size, sequence, first - starts[sequence]], 1).tolist()
+    columns, records = columns_of(store, split.name, split.part, sequence)
+    return [
+        Origin(
+            at, *where, row, size, number, place, *records[entry], {name: some[entry] for name, some in columns.items()}
+        )
+        for entry, (at, row, size, number, place) in enumerate(numbers)
+    ]
+
+
+def columns_of(store: Store, split: str, part: str, numbers: Ints) -> tuple[dict[str, list[Any]], list[Record]]:
+    """The columns of some sequences of a store by name, and the record of each."""
+    table = store.sequences(split, part)
+    columns = {name: _values(array, numbers) for name, array in table.fields.items() if name not in _EXTENTS}
+    if store.domain not in DOMAINS or "offset" not in columns:
+        return columns, [_UNKNOWN] * len(numbers)
+    sources, offsets = columns.pop("source"), columns.pop("offset")
+    members = columns.pop("member", [0] * len(numbers))
+    if table["source"].dtype != "O":  # numbers of rows of the table of sources
+        names = store.sources["name"].read().tolist()
+        sources = [names[source] for source in sources]
+    return columns, list(zip(sources, members, offsets, strict=True))
+
+
+def _values(column: Array, numbers: Ints) -> list[Any]:
+    """Values of some sequences; each chunk that has one is decoded once."""
+    chunks = numbers // column.chunk_rows
+    values: list[Any] = [None] * len(numbers)
+    for chunk in np.unique(chunks).tolist():
+        begin = chunk * column.chunk_rows
+        some: npt.NDArray[Any] = column.read(begin, min(begin + column.chunk_rows, len(column)))
+        for place in np.flatnonzero(chunks == chunk).tolist():
+            value = some[numbers[place] - begin]
+            values[place] = value.tolist() if hasattr(value, "tolist") else value
+    return values

@@ -1,0 +1,160 @@
+"""The batch that is named is the one that is delivered, against rows that carry their own numbers."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from outofcore.errors import ParamsError
+from outofcore.loading.balanced import Balanced
+from outofcore.loading.iteration import Loader
+from outofcore.loading.loader import loader
+from outofcore.loading.origins import Origin
+from tests.loading.conftest import WINDOWS, MakeStore
+
+LENGTHS = [[300, 1, 64, 700, 35, 0, 400], [90, 500, 12], [64, 64, 1, 600]]
+FIRST = [0, 10_000, 20_000]  # number of the first row of each store
+ENTRIES = np.arange(40)
+BALANCED = Balanced(ENTRIES % 8, ENTRIES * 30, np.full(40, 15), np.full(40, 2), groups=4, entries=3, rows=5)
+PACKED = {"length": 40, "stride": 39, "mode": "best_fit"}
+ONE = {"stores": 1}
+DAYS = {"stores": 1, "parts": ("monday", "tuesday")}
+MIXED = {"weights": {"a": 0.5, "b": 0.3, "c": 0.2}}
+CASES: dict[str, dict[str, Any]] = {
+    "rows": {},
+    "one store": {**ONE, "last": "drop"},
+    "full": {"shuffle": "full"},
+    "order of the store": {"shuffle": False, "last": "pad"},
+    "where": {"where": "label >= 3"},
+    "weighted": {"weighted": {"column": "half", "samples": 900}},
+    "weighted by sequence": {"weighted": {"column": "label"}, "last": "pad"},
+    "balanced": {**ONE, "balanced": BALANCED},
+    "parts in turn": {**DAYS, "turns": "turn"},
+    "parts by size": {**DAYS, "last": "pad"},
+    "mixture": {**MIXED, "stop": "all"},
+    "mixture of windows": {**MIXED, "window": WINDOWS["pack"], "phase": True},
+    "pack": {"window": WINDOWS["pack"], "phase": True},
+    "never": {"window": WINDOWS["never"], "phase": True},
+    "reach": {"window": WINDOWS["reach"], "where": "label < 8", "last": "pad"},
+    "packs": {"window": PACKED},
+    "packs where": {"window": PACKED, "where": "label >= 3"},
+}
+
+
+def stores_of(make_store: MakeStore, case: dict[str, Any]) -> list[Path]:
+    layout = {"parts": case.get("parts", ("",)), "chunk_rows": 32, "shard_rows": 64}
+    stores = [make_store(lengths, first=first, **layout) for lengths, first in zip(LENGTHS, FIRST, strict=True)]
+    return stores[: case.get("stores", 3)]
+
+
+def opened(make_store: MakeStore, case: dict[str, Any], **options: Any) -> Loader:
+    stores: Any = stores_of(make_store, case)
+    own = {name: value for name, value in case.items() if name not in ("stores", "parts")}
+    common = {"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 4, "fields": ("id",)}
+    return loader(
+        dict(zip("abc", stores, strict=True)) if "weights" in case else stores, **{**common, **own, **options}
+    )
+
+
+def expected(origins: list[Origin], stores: list[Path]) -> list[list[int]]:
+    """The rows of each sample, by the numbers that they carry, each in the sequence that is named."""
+    samples: list[list[int]] = [[] for _ in range(origins[-1].sample + 1)]
+    for origin in origins:
+        number = [str(store) for store in stores].index(origin.store)
+        starts = [0, *accumulate(LENGTHS[number])]
+        for row in range(origin.row, origin.row + origin.rows):
+            assert bisect.bisect_right(starts, row) - 1 == origin.sequence
+            samples[origin.sample].append(FIRST[number] + row)
+        assert origin.sequence is not None
+        assert origin.place == origin.row - starts[origin.sequence]
+        assert origin.columns["name"] == f"sequence {origin.sequence}"
+        assert (origin.file, origin.split) == (None, "train")
+    return samples
+
+
+def shared_out(samples: list[list[int]], world: int) -> list[list[list[list[int]]]]:
+    """The samples of each rank, for each rank that may have the first."""
+    return [[samples[(rank - first) % world :: world] for rank in range(world)] for first in range(world)]
+
+
+def rows(batch: Any) -> list[list[int]]:
+    """The rows of each sample; padding and rows before a store repeat one."""
+    return [list(dict.fromkeys(sample)) for sample in batch["id"].reshape(len(batch["id"]), -1).tolist()]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", CASES)
+def test_the_batch_that_is_named_is_the_one_that_comes(make_store: MakeStore, name: str, seed: int) -> None:
+    """On ranks that are stopped at random and resumed as any number of others, in any epoch."""
+    case, rng = CASES[name], np.random.default_rng(seed)
+    stores, epoch, step, state = stores_of(make_store, case), int(rng.integers(9)), 0, None
+    while True:
+        world = int(rng.choice([1, 2, 3, 4, 5, 8] if "parts" in case else [1, 2, 3, 5, 16, 24]))
+        ranks = [opened(make_store, case, rank=rank, world_size=world) for rank in range(world)]
+        for rank in ranks:
+            rank.load_state_dict(json.loads(json.dumps(state))) if state else rank.set_epoch(epoch)
+        count, last = 0, int(rng.integers(1, 12))
+        for shares in zip(*ranks, strict=True):
+            if ranks[0].epoch != epoch:
+                return
+            step, count = step + 1, count + 1
+            own = int(rng.integers(world))
+            named = expected(ranks[own].trace(epoch, step), stores)
+            assert [rows(share) for share in shares] in shared_out(named, world)
+            if count == last:
+                break
+        state = ranks[0].state_dict()
+        if count < last:
+            assert step == len(ranks[0])
+            return
+        for rank in ranks:
+            rank.close()
+
+
+@pytest.mark.parametrize("name", ["rows", "parts in turn", "parts by size", "mixture"])
+def test_steps_count_on_through_the_epochs(make_store: MakeStore, name: str) -> None:
+    batches = opened(make_store, CASES[name])
+    step = 0
+    for _ in range(2):
+        for batch in batches:
+            step += 1
+            if step % 7 == 0:
+                named = batches.trace(0, step)
+                assert rows(batch) == expected(named, stores_of(make_store, CASES[name]))
+                assert named == batches.trace(batches.epoch, step - batches.epoch * len(batches))
+    assert step == 2 * len(batches)
+
+
+def test_no_row_is_read(make_store: MakeStore) -> None:
+    batches = opened(make_store, {}, where="label >= 3")
+    assert len(batches.trace(7, 12)) == 48
+    assert batches.stats.bytes_read == 0
+
+
+def test_of_a_foreign_zarr_it_names_rows(tmp_path: Path) -> None:
+    zarr.save_array(tmp_path / "a.zarr", np.arange(500))
+    batches = loader(tmp_path / "a.zarr", batch_size=64)
+    batches.set_epoch(3)
+    for step, batch in enumerate(batches, 1):
+        origins = batches.trace(3, step)
+        (values,) = batch.values()
+        assert [origin.row for origin in origins] == values.tolist()
+        assert {(origin.sequence, origin.file, origin.record) for origin in origins} == {(None, None, "")}
+
+
+@pytest.mark.parametrize(("epoch", "step"), [(0, 0), (-1, 1), (0, 1.5), ("0", 1)])
+def test_numbers_that_are_none_are_refused(make_store: MakeStore, epoch: Any, step: Any) -> None:
+    with pytest.raises(ParamsError, match=r"(epoch|step): expected a whole number"):
+        opened(make_store, {}).trace(epoch, step)
+
+
+def test_a_loader_without_batches_has_no_steps(make_store: MakeStore) -> None:
+    with pytest.raises(ParamsError, match="no batch"):
+        opened(make_store, {}, where="label > 10").trace(0, 1)
