@@ -18,6 +18,7 @@ from outofcore.domains.chess.draw import board_of
 from outofcore.domains.go.draw import name_of
 from outofcore.report import collect
 from outofcore.report.render import make_page
+from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import open_store
 from tests.report.page import Page
 from tests.trained import copy_trained, write_random
@@ -75,6 +76,36 @@ def test_positions_of_chess_that_the_model_gets_most_wrong(project: Path, tmp_pa
     captions = [element.text for element in page.all("figcaption")]
     assert sum(bool(re.search(WORDS, caption)) for caption in captions) == len(worst)
     assert "What the model of chess gets most wrong" in [element.text for element in page.all("h3")]
+
+
+def test_mistakes_of_several_stores_are_drawn_from_the_right_one(project: Path, tmp_path: Path) -> None:
+    model = outofcore.load_model(write_random(project, "chess", tmp_path / "models", tensors={"planes": 119}))
+    (raw,) = (project / "data/sample/chess").glob("*.pgn*")
+    texts = re.split(rb"(?m)^(?=\[Event )", raw.read_bytes())[1:]
+    for name, games in (("a", texts[:60:2]), ("b", texts[1:60:2])):
+        (tmp_path / f"{name}.pgn").write_bytes(b"".join(games))
+        outofcore.convert(
+            "chess", tmp_path / f"{name}.pgn", tmp_path / f"{name}.zarr", splits={"val": 0.2, "test": 0.0}
+        )
+    stores = [open_store(tmp_path / f"{name}.zarr") for name in "ab"]
+    joined = JoinedStore(tmp_path, stores)
+    boards = {}  # probability of the move played, by board
+    for store in stores:
+        batches = outofcore.loader(store, "val", 64, shuffle=False, tensors=model.reading, memory="256MiB")
+        rows = store.rows("val")
+        row = 0
+        for batch in batches:
+            with torch.no_grad():
+                shares = model(batch)["target"]
+            for share in shares.gather(1, batch["target"][:, None])[:, 0].tolist():
+                boards.setdefault(board_of(rows.read(row, row + 1)).board_fen(), []).append(share)
+                row += 1
+    pictures = collect._mistakes(joined, tmp_path / "models")
+    assert len(pictures) == 6
+    for picture in pictures:
+        probability = float(re.search(WORDS, picture.alt)[1]) / 100
+        fen = re.search(r"position (\S+),", picture.alt)[1]
+        assert min(abs(share / probability - 1) for share in boards[fen]) < 0.06
 
 
 def test_positions_of_go_that_the_model_gets_most_wrong(project: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from outofcore.display.console import visible
 from outofcore.domains.gallery import Distribution, Passage, Picture
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.task import Batch
-from outofcore.errors import ParamsError, StateError
+from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.loading.loader import loader
 from outofcore.models import BATCH, Model, load_model
@@ -127,7 +127,7 @@ def _mistakes(store: Store, folder: Path) -> Sequence[Picture]:
     try:
         model = load_model(folder, choose_device(load_machine().device))
         return model.domain.mistakes(model.task, store, "val", _judged(model, store))
-    except (ParamsError, StateError) as error:
+    except OutOfCoreError as error:  # of another version, or larger than this machine
         sys.stderr.write(f"no mistakes of {visible(str(folder))}: {visible(str(error))}\n")
         return ()
 
