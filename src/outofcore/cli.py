@@ -436,6 +436,41 @@ def predict(
             typer.echo(visible(line), err=True)
 
 
+@app.command(short_help="Check what a model was made of.")
+def prove(
+    model: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/first, or of a model: models/chess.")],
+    store: Annotated[str | None, typer.Argument(help="Folder or address of the store it was trained on.")] = None,
+    raw: Annotated[Path | None, typer.Argument(help="Raw file or folder of that store.")] = None,
+    *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also train again, and compare model.pt byte for byte.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check what a model records: versions, code, settings, store, order of batches, raw files; one page of Markdown.
+
+    Each claim holds, differs, or cannot be checked because its files are not here. Exit code 1 if anything differs.
+
+    \b
+    Examples:
+      outofcore prove models/chess
+      outofcore prove models/chess data/stores/chess.zarr data/sample/chess > proof.md
+      outofcore prove runs/first chess.zarr games/ --json
+    """
+    with one_line_errors(resumes=False):
+        _begin(f"prove: {model}")
+        with large_imports():
+            from outofcore.inspect.prove import prove as check
+
+        proof = check(model, open_data(store) if store else None, raw, again=again)
+        if as_json:
+            _print_json(asdict(proof) | {"holds": proof.holds})
+        else:
+            typer.echo(visible(proof.markdown))
+        if not proof.holds:
+            raise typer.Exit(EXIT_WRONG)
+
+
 @app.command(short_help="Write a DVC project.")
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the project; created if missing.")],

@@ -73,8 +73,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     if not isinstance(path, str | Path):
         refuse("path", "the folder of a model, such as models/chess", path)
     place = named_device(device)
-    file = _model_file(Path(path))
-    content = _read(file)
+    file = model_file(Path(path))
+    content = read_model(file)
     try:
         identity = json.loads(content["identity"])
         name, params, parts = str(identity["domain"]), identity["params"], identity["parts"]
@@ -404,7 +404,7 @@ def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
         raise KeyError(*(shapes.items() ^ others.items()))
 
 
-def _model_file(path: Path) -> Path:
+def model_file(path: Path) -> Path:
     """The ``model.pt`` of a folder, or of the only model of a run; raises StateError if there are several."""
     if not path.is_dir():
         return path
@@ -417,7 +417,7 @@ def _model_file(path: Path) -> Path:
     return trained[0]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_model(file: Path) -> dict[str, Any]:
     """The content of a ``model.pt``; raises StateError."""
     if not file.is_file():
         raise StateError(

@@ -158,16 +158,20 @@ def _identities(codes: Mapping[str, Ints], own: Iterable[str], shared: npt.NDArr
     return key + nth * (int(key.max(initial=0)) + 1)
 
 
-def _rejects(store: Store) -> Rejects:
-    """The rejects of a store: in the file next to it, or in that of its project."""
+def rejects_file(store: Store) -> Path | None:
+    """The list of rejects of a store, next to it or in its project; None if it is not here."""
     root = Path(store.root).absolute()
     folders = [above for above in root.parents if above.name == "stores"]
     inside = [above.with_name("rejects") / root.relative_to(above).with_suffix(".csv") for above in folders]
-    for path in (root.with_name(f"{root.name}.rejects.csv"), *inside):
-        if path.is_file():
-            with path.open(newline="", encoding="utf-8") as lines:
-                return {(file, int(offset)): reason for file, offset, reason, _ in list(csv.reader(lines))[1:]}
-    return {}
+    return next((path for path in (root.with_name(f"{root.name}.rejects.csv"), *inside) if path.is_file()), None)
+
+
+def _rejects(store: Store) -> Rejects:
+    """The rejects of a store, as far as they are here."""
+    if (path := rejects_file(store)) is None:
+        return {}
+    with path.open(newline="", encoding="utf-8") as lines:
+        return {(row["file"], int(row["offset"])): row["reason"] for row in csv.DictReader(lines)}
 
 
 def _reasons(

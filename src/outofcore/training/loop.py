@@ -28,7 +28,7 @@ from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.optimizers import learning_rate, make_optimizer
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
-from outofcore.training.results import write_metrics, write_model, write_plots
+from outofcore.training.results import order_of, write_metrics, write_model, write_plots
 
 ROWS = 200
 """Approximate number of rows of the training curve."""
@@ -134,7 +134,14 @@ def fit(
     if ranks.rank == 0:
         task.to("cpu")  # what it generates does not depend on the device
         write_plots(out / "plots" / name, task, progress.sums)
-        write_model(out / "models" / name, task, saver.identity, progress.step)
+        record = {
+            "code": dict(code or {}),
+            "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
+            "ranks": ranks.world,
+            "micro_batch": micro_batch,
+            "order": order_of(train),
+        }
+        write_model(out / "models" / name, task, saver.identity, progress.step, record)
         headline = {key: figures[key] for key in (*(task.headline or figures), *(facts or {})) if key in figures}
         write_metrics(out / "metrics" / name, train=figures, headline=headline, train_run=machine)
         saver.remove()

@@ -19,6 +19,7 @@ from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
 from outofcore.system.durable import replace_file, replace_text
 from outofcore.training.checkpoint import read_saved, write_saved
+from outofcore.training.loaders import Batches
 from outofcore.training.optimizers import state_bytes
 
 MODEL = "model.pt"
@@ -62,10 +63,17 @@ def identity_of(store: Store, section: Any) -> dict[str, Any]:
     return {
         "domain": store.domain,
         "store": store.digest,
+        "raw": raw_digest(store),
         "params": section.model_dump(mode="json", exclude={"audit"}),  # which no model depends on
         "attributes": store.attributes,
         "parts": {part: store.part_attributes(part) for part in store.parts if part},
     }
+
+
+def raw_digest(store: Store) -> str:
+    """SHA-256 over names and digests of the raw files that a store was made of."""
+    files = [store.sources[name].read().tolist() for name in ("name", "digest")]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def split_digest(store: Store, split: str) -> str:
@@ -95,9 +103,16 @@ def load_weights(task: Task, folder: Path) -> None:
         raise StateError(message) from error
 
 
-def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
-    """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
+def order_of(train: Batches) -> dict[str, Any]:
+    """What determines the batches of a run, as JSON values."""
+    state = train.state_dict()
+    facts = {"version": state.get("version"), "layout": state.get("layout"), "batches of an epoch": len(train)}
+    return dict(json.loads(json.dumps(facts)))
+
+
+def write_model(folder: Path, task: Task, identity: str, step: int, record: Mapping[str, Any] | None = None) -> None:
+    """Write ``model.pt``, a state dict with what it was trained on and by, and the model's texts."""
     content = {"version": version("outofcore"), "identity": identity, "step": step, "model": dict(task.state_dict())}
-    write_saved(folder / MODEL, content)
+    write_saved(folder / MODEL, {**content, "record": json.dumps(record or {}, sort_keys=True)})
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")
