@@ -133,6 +133,8 @@ def test_no_mistakes_are_shown_where_there_are_none(
         page = with_model(project, tmp_path / name, name, **settings)
         assert not shown(page)
         assert "most wrong" not in page.source
+    (tmp_path / "text/models/text/model.pt").write_bytes(b"no model")  # which is not loaded, whatever its size
+    make_page(tmp_path / "text")
     assert not capsys.readouterr().err
     (tmp_path / "go/models/go/model.pt").write_bytes(b"no model")
     assert "most wrong" not in make_page(tmp_path / "go")

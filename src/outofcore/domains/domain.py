@@ -83,6 +83,8 @@ class Sequenced(Protocol):
         ...
 
 
+Judge = Callable[[], tuple[Any, "Iterable[tuple[Batch, Mapping[str, Tensor]]]"]]
+"""Returns a task, and batches of the loader from a split's first row on, in order, each with what it predicts of it."""
 Divided = Callable[[Unit], "Sequence[Unit] | None"]
 """The records of a unit in several units, none if it is one record, None if it cannot be divided.
 
@@ -106,7 +108,7 @@ class Domain:
     ``model.py``    ``make_task(store, section, evaluated, split)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
-    ``gallery.py``  ``pictures(store)`` and ``distributions(store)``, or ``mistakes(task, store, split, judged)``
+    ``gallery.py``  ``pictures(store)`` and ``distributions(store)``, or ``mistakes(store, split, judge)``
                     too; optional
     ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options, reading)``, or
                     ``answer(task, raw, section, options)`` in place of ``rows``; ``Options`` and
@@ -254,16 +256,13 @@ class Domain:
         shown: Sequence[Distribution] = self._module("gallery").distributions(store) if self._has("gallery") else ()
         return shown
 
-    def mistakes(
-        self, task: Any, store: Store, split: str, judged: Iterable[tuple[Batch, Mapping[str, Tensor]]]
-    ) -> Sequence[Picture]:
-        """A few rows of a split that the model gets most wrong, for the report; by default none.
+    def mistakes(self, store: Store, split: str, judge: Judge) -> Sequence[Picture]:
+        """A few rows of a split that a trained model gets most wrong, for the report; by default none.
 
-        ``judged`` are batches of the loader from the split's first row on, in order, each with what :meth:`predict`
-        returns.
+        ``judge`` loads the model.
         """
         module: Any = self._module("gallery") if self._has("gallery") else None
-        pictures: Sequence[Picture] = module.mistakes(task, store, split, judged) if hasattr(module, "mistakes") else ()
+        pictures: Sequence[Picture] = module.mistakes(store, split, judge) if hasattr(module, "mistakes") else ()
         return pictures
 
     def predict(self, task: Any, batch: Batch) -> Mapping[str, Tensor]:

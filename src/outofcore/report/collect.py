@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from torch import Tensor
 from outofcore.display.console import visible
 from outofcore.domains.gallery import Distribution, Passage, Picture
 from outofcore.domains.registry import DOMAINS, get_domain
-from outofcore.domains.task import Batch
+from outofcore.domains.task import Batch, Task
 from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.loading.loader import loader
-from outofcore.models import BATCH, Model, load_model
+from outofcore.models import BATCH, load_model
 from outofcore.settings.machine import load_machine
 from outofcore.settings.yaml_text import parse_yaml
 from outofcore.store.joined import JoinedStore
@@ -125,18 +126,22 @@ def _mistakes(store: Store, folder: Path) -> Sequence[Picture]:
     if not (folder / MODEL).is_file() or store.domain not in DOMAINS:
         return ()
     try:
-        model = load_model(folder, choose_device(load_machine().device))
-        return model.domain.mistakes(model.task, store, "val", _judged(model, store))
+        return get_domain(store.domain).mistakes(store, "val", partial(_judge, store, folder))
     except OutOfCoreError as error:  # of another version, or larger than this machine
         sys.stderr.write(f"no mistakes of {visible(str(folder))}: {visible(str(error))}\n")
         return ()
 
 
-def _judged(model: Model, store: Store) -> Iterator[tuple[Batch, Mapping[str, Tensor]]]:
+def _judge(store: Store, folder: Path) -> tuple[Task, Iterator[tuple[Batch, Mapping[str, Tensor]]]]:
+    model = load_model(folder, choose_device(load_machine().device))
     options: dict[str, Any] = {"shuffle": False, "phase": False, "rank": 0, "world_size": 1}
-    with loader(store, "val", BATCH, tensors=model.reading, memory=load_machine().memory, **options) as batches:
-        for batch in islice(batches, EXAMINED // BATCH):
-            yield batch, {name: tensor.cpu() for name, tensor in model(batch).items()}
+
+    def judged() -> Iterator[tuple[Batch, Mapping[str, Tensor]]]:
+        with loader(store, "val", BATCH, tensors=model.reading, memory=load_machine().memory, **options) as batches:
+            for batch in islice(batches, EXAMINED // BATCH):
+                yield batch, {name: tensor.cpu() for name, tensor in model(batch).items()}
+
+    return model.task, judged()
 
 
 def _conversion(metrics: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

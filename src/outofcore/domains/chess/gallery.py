@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import chess
 import chess.svg
 import numpy as np
-from torch import Tensor
 
 from outofcore.domains.boards.gallery import LISTED, mistakes_of, pictures_of
 from outofcore.domains.boards.predict import Prediction
 from outofcore.domains.chess.codes import CHESS960
 from outofcore.domains.chess.draw import RESULTS, board_of, move_of
-from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.predict import position_row
-from outofcore.domains.domain import Row
+from outofcore.domains.domain import Judge, Row
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
-from outofcore.domains.task import Batch
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
@@ -29,10 +26,9 @@ def pictures(store: Store) -> Sequence[Picture]:
     return pictures_of(store, _picture)
 
 
-def mistakes(
-    task: ChessTask, store: Store, split: str, judged: Iterable[tuple[Batch, Mapping[str, Tensor]]]
-) -> Sequence[Picture]:
+def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
     """The positions whose move played the model expected least."""
+    task, judged = judge()
     variants = store.sequences(split)["variant"].read()
 
     def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:

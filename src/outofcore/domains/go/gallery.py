@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
-from torch import Tensor
 
 from outofcore.domains.boards.gallery import LISTED, mistakes_of, pictures_of
 from outofcore.domains.boards.predict import Prediction
-from outofcore.domains.domain import Row
+from outofcore.domains.domain import Judge, Row
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
 from outofcore.domains.go.draw import LETTERS, frame_of, played, points_of
 from outofcore.domains.go.learn.policy import PolicyTask
 from outofcore.domains.go.predict import position_row
 from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
-from outofcore.domains.task import Batch, Task
 from outofcore.ndarrays import Bytes, Doubles
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -28,10 +26,9 @@ def pictures(store: Store) -> Sequence[Picture]:
     return pictures_of(store, _picture)
 
 
-def mistakes(
-    task: Task, store: Store, split: str, judged: Iterable[tuple[Batch, Mapping[str, Tensor]]]
-) -> Sequence[Picture]:
+def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
     """The positions whose move played the model expected least; none of a model of the task ``style``."""
+    task, judged = judge()
 
     def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:
         return _picture(store, split, game, row), position_row(row, prediction, LISTED, played=True)
