@@ -160,6 +160,29 @@ def test_another_version_and_other_code_are_named() -> None:
     assert differing("run", "chess.zarr") == {"order of batches: version": ("1", str(known["order"]["version"]))}
 
 
+def test_batches_are_recorded_and_another_seed_or_step_is_named() -> None:
+    store, identity = open_store("chess.zarr"), json.loads(torch.load(MODEL, weights_only=True)["identity"])
+    starts, offsets, sources = (
+        store.sequences("train")[name].read().tolist() for name in ("start", "offset", "source")
+    )
+    batches = outofcore.loader(store, "train", 16, fields=("ply",), columns=("sequence",))
+    digests = []
+    for batch in list(batches)[:3]:
+        pairs = zip(batch["sequence"].tolist(), batch["ply"].tolist(), strict=True)
+        rows = [
+            (place, "", "train", starts[number] + ply, 1, f"{'ab'[sources[number]]}.pgn:{offsets[number]}")
+            for place, (number, ply) in enumerate(pairs)
+        ]
+        digests.append(hashlib.sha256(json.dumps(rows).encode()).hexdigest())
+    order = record()["order"]
+    assert [order["first batch"], order["last batch"]] == [digests[0], digests[2]]
+    rewrite(step=2)
+    assert differing("run", "chess.zarr") == {"order of batches: last batch": (digests[2], digests[1])}
+    identity["params"]["train"]["seed"] = 1
+    rewrite(step=3, identity=json.dumps(identity))
+    assert differing("run", "chess.zarr").keys() == {"order of batches: first batch", "order of batches: last batch"}
+
+
 def test_a_changed_byte_of_the_store_and_a_changed_list_of_rejects_are_named() -> None:
     lines = Path("chess.zarr.rejects.csv").read_text().splitlines(keepends=True)
     Path("chess.zarr.rejects.csv").write_text("".join(lines[:-1]))

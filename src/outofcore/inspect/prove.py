@@ -105,7 +105,7 @@ def prove(path: Path, store: Store | None = None, raw: Path | None = None, *, ag
     claims += _compare("params.yaml", dict(flat_params(params)), written)
     recorded = _recorded(identity["attributes"], identity["store"], identity["raw"])
     recorded |= {"bytes of the store": {"": _SEALED}, "rejects as listed": recorded["rejected records"]}
-    here = _here(store, path) if store else {}
+    here = _here(store, path, content["step"]) if store else {}
     for what, values in (recorded | {_ORDER: dict(flat_params(order))}).items():
         claims += _compare(what, values, here.get(what))
     claims += _of_raw(domain, params, store, raw)
@@ -140,7 +140,7 @@ def _recorded(attributes: Mapping[str, Any], digest: str, raw: str) -> dict[str,
     }
 
 
-def _here(store: Store, model: Path) -> dict[str, dict[str, Any] | None]:
+def _here(store: Store, model: Path, steps: int) -> dict[str, dict[str, Any] | None]:
     """The same of a store here, its bytes, the rejects that are listed, and the order of a training on it."""
     problems = [problem for one in (stores_in(store.root) or (store.root,)) for problem in verify(one).problems]
     listed = None
@@ -148,16 +148,18 @@ def _here(store: Store, model: Path) -> dict[str, dict[str, Any] | None]:
         with rejects.open(newline="", encoding="utf-8") as lines:
             listed = dict(Counter(row["reason"] for row in csv.DictReader(lines)))
     try:
-        order = dict(flat_params(_order(model, store)))
+        order = _order(model, store, steps)
     except OutOfCoreError as error:
         order = {"": str(error)}
     checked = {"bytes of the store": {"": (problems or [_SEALED])[0]}, "rejects as listed": listed, _ORDER: order}
     return _recorded(store.attributes, store.digest, raw_digest(store)) | checked
 
 
-def _order(path: Path, store: Store) -> dict[str, Any]:
-    """The order of a training of the model on a store here."""
+def _order(path: Path, store: Store, steps: int) -> dict[str, Any] | None:
+    """The order of a training of the model on a store here; None if it was trained on raw text."""
     model, machine = load_model(path), load_machine()
+    if model.domain.streamed(model.section):
+        return None
     reading = model.domain.reading(store.attributes, model.section)
     batches = open_split(
         store,
@@ -171,7 +173,7 @@ def _order(path: Path, store: Store) -> dict[str, Any]:
         device=torch.device("cpu"),
     )
     with batches:
-        return order_of(batches)
+        return dict(flat_params(order_of(batches, steps)))
 
 
 def _of_raw(domain: Any, params: Mapping[str, Any], store: Store | None, raw: Path | None) -> list[Claim]:

@@ -139,7 +139,7 @@ def fit(
             "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
             "ranks": ranks.world,
             "micro_batch": micro_batch,
-            "order": order_of(train),
+            "order": order_of(train, progress.step),
         }
         write_model(out / "models" / name, task, saver.identity, progress.step, record)
         headline = {key: figures[key] for key in (*(task.headline or figures), *(facts or {})) if key in figures}

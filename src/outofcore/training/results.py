@@ -15,6 +15,7 @@ from torch import Tensor
 
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
+from outofcore.loading.iteration import Loader
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
 from outofcore.system.durable import replace_file, replace_text
@@ -103,10 +104,17 @@ def load_weights(task: Task, folder: Path) -> None:
         raise StateError(message) from error
 
 
-def order_of(train: Batches) -> dict[str, Any]:
-    """What determines the batches of a run, as JSON values."""
+def order_of(train: Batches, steps: int) -> dict[str, Any]:
+    """What determines the batches of a run of so many steps, as JSON values; the first and the last by digest.
+
+    A digest is a SHA-256 over part, split and rows of the samples, and the records that these come from.
+    """
     state = train.state_dict()
     facts = {"version": state.get("version"), "layout": state.get("layout"), "batches of an epoch": len(train)}
+    if isinstance(train, Loader) and steps:
+        for name, step in (("first batch", 1), ("last batch", steps)):
+            samples = [(one.sample, one.part, one.split, one.row, one.rows, one.record) for one in train.trace(0, step)]
+            facts[name] = hashlib.sha256(json.dumps(samples).encode()).hexdigest()
     return dict(json.loads(json.dumps(facts)))
 
 
