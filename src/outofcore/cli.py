@@ -1,4 +1,4 @@
-"""``outofcore info | show | diff | verify | plan | convert | train | tokenizer | predict | init | ...``.
+"""``outofcore info | show | diff | trace | verify | plan | convert | train | tokenizer | predict | init | ...``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -155,6 +155,84 @@ def diff(
             _print_json(facts | {"examples": {title: asdict(look) for title, look in result.examples.items()}})
         else:
             terminal.print_diff(_console(), stores, result)
+
+
+@app.command(short_help="Name the records of any batch.")
+def trace(
+    place: Annotated[str, typer.Argument(help="Folder or address of a store; or of a run or model: runs/first.")],
+    *,
+    step: Annotated[int | None, typer.Option(min=1, help="Which batch, from 1, as training prints it.")] = None,
+    epoch: Annotated[int, typer.Option(min=0, help="From which epoch on steps are counted.")] = 0,
+    record: Annotated[str | None, typer.Option(help="List the steps that have this record: games.pgn:12345.")] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="With --record: the first epochs to look through.")] = 1,
+    split: Annotated[str, typer.Option(help="Of a store: which split.")] = "train",
+    batch_size: Annotated[int, typer.Option(min=1, help="Of a store: samples of a batch, over all ranks.")] = 1024,
+    seed: Annotated[int, typer.Option(min=0, help="Of a store: seed of the order.")] = 0,
+    setting: Annotated[
+        list[str] | None, typer.Option("-S", "--set", help="Of a store: another argument of loader(), pool_blocks=8.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="Of a run: its store, if it has moved.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Draw the rows.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the records' own bytes, from their raw files.")] = False,
+    raw_folder: Annotated[
+        str | None, typer.Option(help="Where the raw files are, if not where params.yaml says.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name the records of a batch by raw file and byte, from the order of samples alone; or the batches of a record.
+
+    A run's loader has the settings that the run was trained with. Of a store, settings are those of loader(store); with
+    --record, all its splits are looked through.
+
+    \b
+    Examples:
+      outofcore trace chess.zarr --epoch 7 --step 300 --batch-size 256
+      outofcore trace runs/first --step 340 --raw --raw-folder games/
+      outofcore trace chess.zarr --record games.pgn:12345 --epochs 3
+    """
+    with one_line_errors(resumes=False):
+        if (step is None) == (record is None):
+            raise ParamsError("expected --step, such as --step 340, or --record, such as --record games.pgn:12345")
+        with large_imports():
+            from outofcore.inspect.trace import (
+                appearance_table,
+                drawn_rows,
+                loader_of_run,
+                origin_table,
+                raw_records,
+                splits_with,
+            )
+            from outofcore.loading.loader import loader
+            from outofcore.models import model_file, read_model
+            from outofcore.params import given_settings
+            from outofcore.training.results import MODEL
+
+        file = model_file(Path(place))
+        if file.name == MODEL and file.is_file():
+            opened = {"train": loader_of_run(file, read_model(file), store)}
+        else:
+            options = {"batch_size": batch_size, "seed": seed, **given_settings(setting or [], ())}
+            data = open_data(place)
+            splits = [split] if record is None else splits_with(data, record)
+            opened = {name: loader(data, name, **options) for name in splits}
+        if record is not None:
+            table = appearance_table(opened, record, epochs)
+            _print_json(table.records) if as_json else print_table(_console(), table)
+            return
+        (batches,) = opened.values()
+        origins = batches.trace(epoch, step or 1)
+        drawn = drawn_rows(batches, origins) if show else []
+        records = raw_records(batches, origins, raw_folder) if raw else {}
+        if as_json:
+            samples = [asdict(origin) | {"record": origin.record} for origin in origins]
+            _print_json({"samples": samples, "rows": [asdict(look) for _, look in drawn], "raw": records})
+            return
+        print_table(_console(), origin_table(origins))
+        for owner, look in drawn:
+            terminal.print_rows(_console(), owner, [look])
+        for name, content in records.items():
+            typer.echo(f"\n{visible(name)}, of the file that the store was made of:")
+            typer.echo("\n".join(map(visible, content.splitlines())))
 
 
 @app.command(short_help="Check every byte of stores.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
@@ -20,7 +20,7 @@ from outofcore.loading.batching import Batching, Turns, epoch_turns, turns_left
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.memory import InFlight
-from outofcore.loading.origins import Origin, origins_of
+from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
@@ -247,6 +247,35 @@ class Loader(IterableDataset[Batch]):
                 break
         return origins_of(reader.split, np.concatenate(first))
 
+    def steps_of(self, record: str, epochs: int = 1) -> list[Appearance]:
+        """The steps at which rows of a record of the raw input come, in the first epochs.
+
+        Parameters
+        ----------
+        record
+            ``file:offset`` or ``file:member:offset``, as :meth:`trace` has it in ``record``.
+        epochs
+            How many, from epoch 0 on.
+
+        Returns
+        -------
+        list of Appearance
+            Epoch, step of that epoch from 1, and number of samples; none if the record is in another split, or left out
+            by ``where``.
+        """
+        ranges = [rows_of(reader.split, record) for reader in self.readers]
+        steps = list[Appearance]()
+        for epoch in range(whole("epochs", epochs, 1)):
+            turns, counts = self._turns_of(epoch)[0], Counter[int]()
+            for part, reader in enumerate(self.readers):
+                edges = [0, *(stop for _, stop in self._batching.spans(0, reader.sampler.positions))]
+                for place, first in reader.first_rows(epoch, 0, self._batching) if ranges[part] else ():
+                    positions = place + samples_with(reader.split, first, ranges[part])
+                    batches = np.searchsorted(edges, positions[positions < edges[-1]], "right") - 1
+                    counts.update((np.flatnonzero(turns == part)[batches] + 1).tolist())
+            steps += [Appearance(epoch, step, counts[step]) for step in sorted(counts)]
+        return steps
+
     def close(self) -> None:
         """End the current iteration and free all memory."""
         self._iteration = None
@@ -279,9 +308,11 @@ class Loader(IterableDataset[Batch]):
             raise ParamsError("this loader has no batch, so no step")
         more, batch = divmod(whole("step", step, 1) - 1, len(self))
         epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + more
-        if len(self.readers) == 1:
-            return epoch, batch * self._batching.size
-        return epoch, int(epoch_turns(self._positions, self._batching, self._turns, self._seed, epoch)[1][batch])
+        return epoch, int(self._turns_of(epoch)[1][batch])
+
+    def _turns_of(self, epoch: int) -> tuple[Ints, Ints]:
+        """The part of each batch of an epoch, and how many samples of all parts come before each."""
+        return epoch_turns(self._positions, self._batching, self._turns, self._seed, epoch)
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
         before = time.perf_counter()

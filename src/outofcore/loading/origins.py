@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.registry import DOMAINS
+from outofcore.errors import ParamsError
+from outofcore.loading.arguments import refuse
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.store.array import Array
@@ -19,6 +23,7 @@ Record = tuple[str | None, int, int | None]
 
 _EXTENTS = ("start", "length")
 _UNKNOWN = (None, 0, None)
+_SLAB = 1 << 14  # samples whose rows are compared at a time
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,14 @@ class Origin:
         return f"{self.file}{inside}:{self.offset}" if self.file else ""
 
 
+class Appearance(NamedTuple):
+    """A batch that has rows of a record."""
+
+    epoch: int
+    step: int  # of that epoch, from 1
+    samples: int
+
+
 def pieces(split: Split, first: Ints) -> tuple[Ints, Ints, Ints]:
     """Sample, first row and length of the runs of rows of samples with these first rows, without padding."""
     windows = split.windows
@@ -65,6 +78,47 @@ def origins_of(split: Split, first: Ints) -> list[Origin]:
         rows = begin[own == number] - split.rows.origins[number]
         origins += _in_store(split, split.stores[number], sample[own == number], rows, count[own == number])
     return sorted(origins, key=lambda origin: origin.sample)
+
+
+def sequences_of(store: Store, split: str, part: str, record: str) -> Ints:
+    """The sequences of a split that a record of the raw input became, most often one; see :attr:`Origin.record`."""
+    table = store.sequences(split, part)
+    if store.domain not in DOMAINS or "offset" not in table.fields:
+        raise ParamsError(f"{store.root}: its sequences do not say which record of which raw file they are")
+    named, _, offset = record.rpartition(":")
+    file, _, member = named.rpartition(":")
+    if not offset.isdecimal():
+        refuse("record", "a raw file and a byte offset, such as games.pgn:12345", record)
+    sources, offsets = table["source"], table["offset"].read()
+    names = store.sources["name"].read().tolist()
+    if sources.dtype == "O":
+        return np.flatnonzero((sources.read() == named) & (offsets == int(offset)))
+    if named in names or not member.isdecimal():
+        file, member = named, "0"
+    chosen = (
+        (sources.read() == names.index(file)) & (offsets == int(offset)) if file in names else np.zeros(0, np.bool_)
+    )
+    return np.flatnonzero(chosen & (table["member"].read() == int(member)) if "member" in table.fields else chosen)
+
+
+def rows_of(split: Split, record: str) -> list[tuple[int, int]]:
+    """First row, and the one after the last, of each sequence of a record, over all stores of a split."""
+    ranges: list[tuple[int, int]] = []
+    for store, origin in zip(split.stores, split.rows.origins, strict=True):
+        numbers = sequences_of(store, split.name, split.part, record)
+        starts, lengths = (values[numbers] for values in store.extents(split.name, split.part))
+        ranges += zip((origin + starts).tolist(), (origin + starts + lengths).tolist(), strict=True)
+    return ranges
+
+
+def samples_with(split: Split, first: Ints, ranges: Iterable[tuple[int, int]]) -> Ints:
+    """Which of the samples with these first rows have rows of some ranges."""
+    chosen = np.zeros(len(first), np.bool_)
+    for low, high in pairwise([*range(0, len(first), _SLAB), len(first)]):
+        sample, begin, count = pieces(split, first[low:high])
+        for start, stop in ranges:
+            chosen[low + sample[(begin < stop) & (begin + count > start)]] = True
+    return np.flatnonzero(chosen)
 
 
 def _in_store(split: Split, store: Store, sample: Ints, rows: Ints, count: Ints) -> list[Origin]:

@@ -126,6 +126,14 @@ def plain_name(name: str) -> str:
     return name
 
 
+def unpacked_name(file: str, member: str) -> str:
+    """Path of a member of a raw file, as if an archive were unpacked in place, without compression suffix."""
+    if member == file:
+        return plain_name(file)
+    inside = member[len(file) + 1 :].removeprefix("./")
+    return plain_name((PurePosixPath(file).parent / inside).as_posix())
+
+
 def label(name: str) -> str:
     """A name that is printable anywhere: bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode("utf-8")

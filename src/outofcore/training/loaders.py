@@ -101,8 +101,12 @@ def open_split(
     device: torch.device,
     threads: int | None = None,
     columns: tuple[str, ...] = (),
+    ranks: int | None = None,
 ) -> Loader:
-    """Batches of a split; those not for training have each sample once, with no shifted windows or groups."""
+    """Batches of a split; those not for training have each sample once, with no shifted windows or groups.
+
+    ``ranks`` names the batches of so many ranks, of which this is the first; by default those of torch.
+    """
     options = task.loader_options()
     if split != "train":
         options = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}
@@ -121,6 +125,8 @@ def open_split(
         residency=residency,
         device=device,
         threads=threads,
+        rank=None if ranks is None else 0,
+        world_size=ranks,
         **options,
     )
 

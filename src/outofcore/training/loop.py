@@ -52,6 +52,7 @@ def fit(
     threads: int = 0,
     checkpoint_seconds: float = 300.0,
     facts: Mapping[str, Any] | None = None,
+    place: str = "",
 ) -> dict[str, Any]:
     """Train, validate, and write the results; returns ``train.json``.
 
@@ -65,7 +66,7 @@ def fit(
     a time (0: whole batches), which changes results only by rounding. ``threads`` are cores for torch over all ranks of
     this machine, 0 for its own default, too many in a container with fewer. A checkpoint of another ``identity``
     (params and the store's digest) or ``code`` (versions and a digest) is ignored, and a warning says so. ``facts`` are
-    further entries of ``train.json``.
+    further entries of ``train.json``, ``place`` that of the store, for ``train_run.json``.
 
     Written to ``out``: ``metrics/<name>/train.json`` and, with the task's headline alone, ``headline.json`` (a function
     of params and data, up to device rounding), ``metrics/<name>/train_run.json`` (this machine),
@@ -126,6 +127,7 @@ def fit(
         "data_wait_share": round(run.waited / run.seconds, 4) if run.seconds else 0.0,
         "peak_memory_bytes": memory.peak_bytes,
         "peak_device_bytes": torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0,
+        "store": place,
         "device": str(where),
         "ranks": ranks.world,
         "micro_batch": micro_batch,

@@ -177,6 +177,7 @@ def run(
             micro_batch=machine.micro_batch,
             threads=machine.workers,
             facts={"val_digest": split_digest(store, "val")},
+            place=str(store.root),
         )
     if streamed and not ranks.rank:
         write_metrics(metrics, stream_run=train.tally.figures())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from outofcore.domains.go.sgf.scan import Ending
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import RawFile, plain_name
+from outofcore.raw.files import RawFile, unpacked_name
 from outofcore.raw.streams import read_block
 from outofcore.raw.unit import Reject, Unit, raw_size
 
@@ -105,7 +104,7 @@ def _pieces(text: MemberText, block: int, most: int) -> Iterator[Unit]:
         end += raw_size(data, text.encoding)
         return data
 
-    empty, first_line, path = True, b"", _path(text)
+    empty, first_line, path = True, b"", unpacked_name(text.file, text.name)
     for piece in cut(read, LONGEST_GAME, block, offset=text.offset, of_file=text.encoding):
         if damage is not None and _is_interrupted(piece, end, text.encoding):
             end = piece.offset + raw_size(piece.payload[: piece.starts[-1]], text.encoding)
@@ -121,14 +120,6 @@ def _pieces(text: MemberText, block: int, most: int) -> Iterator[Unit]:
                 yield text.unit(offset, some.payload, whole=empty, detail=detail)
     if damage is not None:
         yield text.unit(end, b"", Reject(reason=damage.reason, offset=end, detail=str(damage)))
-
-
-def _path(text: MemberText) -> str:
-    """Path of a file in an archive, as if the archive were unpacked in place."""
-    if text.name == text.file:
-        return plain_name(text.file)
-    inside = text.name[len(text.file) + 1 :].removeprefix("./")
-    return plain_name((PurePosixPath(text.file).parent / inside).as_posix())
 
 
 def _is_interrupted(piece: Piece, end: int, encoding: str) -> bool:
