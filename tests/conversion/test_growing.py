@@ -40,8 +40,11 @@ def write(raw: Path, months: Mapping[str, Iterable[int]]) -> None:
     """The games of each month; a game is known by the name of its White."""
     raw.mkdir(exist_ok=True)
     for name, games in months.items():
-        moves = "1. e4 e5 2. Nf3 Nc6 1-0"
-        text = "".join(f'[White "w{game}"]\n[Black "b"]\n[Result "1-0"]\n\n{moves}\n\n' for game in games)
+        text = "".join(
+            f'[White "w{game}"]\n[Black "b"]\n[Result "1-0"]\n\n1. {"abcdefgh"[game % 8]}{3 + game // 8 % 2} '
+            f"{'abcdefgh'[game // 16 % 8]}6 1-0\n\n"
+            for game in games
+        )
         (raw / f"{name}.pgn").write_text(text)
 
 
@@ -80,6 +83,7 @@ def test_an_entry_has_the_games_that_no_earlier_one_has_whatever_came_first(
     outofcore.convert("chess", tmp_path / "all", tmp_path / "one.zarr", **{**SETTINGS, "grow": False})
     in_one = splits(outofcore.open_store(tmp_path / "one.zarr"))
     assert set(in_one) == set().union(*merged(MONTHS).values())
+    assert set(in_one.values()) == {"train", "val", "test"}
     steps = [
         (["2024-02", "2024-04"], ["2024-02", "2024-04"]),
         (
@@ -219,6 +223,7 @@ def test_raw_that_grows_is_one_path() -> None:
         with pytest.raises(ValueError, match="grow: expected one path in raw"):
             section.model_validate({"raw": {"a": "b"}, "grow": True, **tokenizer})
     section = get_domain("text").section
+    assert section.model_validate({"raw": "texts", "grow": True, "tokenizer": "mine.json"}).grow
     with pytest.raises(ValueError, match="with grow, expected file or gpt2, got bpe"):
         section.model_validate({"raw": "texts", "grow": True})
     with pytest.raises(ValueError, match="mode stream, got grow"):

@@ -278,7 +278,8 @@ class TextSection(DomainSection):
             raise ValueError(
                 f"raw: expected one path in mode stream, got {what}; name the folder alone, or use mode store"
             )
-        if self.tokenizer.learnt:
+        finished = {"path", "kind"} & self.tokenizer.model_fields_set == {"path"}  # as a call names one
+        if self.tokenizer.learnt and not finished:
             given, kind = self.tokenizer.given, self.tokenizer.kind
             first = self.raw if isinstance(self.raw, str) else next(iter(self.raw.values()))
             raise ValueError(
