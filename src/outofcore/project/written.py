@@ -85,12 +85,12 @@ def section(domain: str) -> str:
 def _keys(values: BaseModel, margin: str) -> Iterator[str]:
     """The lines of a section: each key with its value and its description, next to it or, if that is long, above."""
     for name, key in type(values).model_fields.items():
-        value = getattr(values, name)
+        value, note = getattr(values, name), " ".join((key.description or "").split())
         if isinstance(value, BaseModel) and type(value).model_fields:
-            yield from (f"{margin}{name}:", *_keys(value, f"{margin}  "))
+            yield from (f"{margin}{name}:{f' # {note}' if note else ''}", *_keys(value, f"{margin}  "))
             continue
         written = yaml.safe_dump({name: to_jsonable_python(value)}, default_flow_style=True, width=math.inf)
-        line, note = f"{margin}{written.strip()[1:-1]}", " ".join((key.description or "").split())
+        line = f"{margin}{written.strip()[1:-1]}"
         choices = get_args(key.annotation) if get_origin(key.annotation) is Literal else ()
         if not all(str(choice) in note for choice in choices):
             note = f"{' | '.join(map(str, choices))}{'; ' if note else ''}{note}"
