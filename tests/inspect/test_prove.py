@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -181,6 +182,27 @@ def test_batches_are_recorded_and_another_seed_or_step_is_named() -> None:
     identity["params"]["train"]["seed"] = 1
     rewrite(step=3, identity=json.dumps(identity))
     assert differing("run", "chess.zarr").keys() == {"order of batches: first batch", "order of batches: last batch"}
+
+
+def test_batches_that_compare_players_are_proved_too() -> None:
+    """Their order depends on the columns of the store."""
+    Path("players").mkdir()
+    generator = np.random.default_rng(3)
+    for name in "abcd":
+        games = [sgf(name, generator.permutation(361)[:30].tolist()) for _ in range(60)]
+        Path(f"players/{name}.sgf").write_bytes(b"\n".join(games))
+    outofcore.convert("go", "players", "go.zarr", splits={"val": 0.4, "test": 0.0})
+    settings = {"task": "style", "players_per_batch": 2, "min_games": 8, "max_steps": 2, "val_examples": 8}
+    outofcore.train("go.zarr", "style", preset="test", **settings)
+    proof = prove(Path("style"), open_store("go.zarr"), Path("players"))
+    assert proof.holds
+    (order,) = [claim for claim in proof.claims if claim.what == "order of batches"]
+    assert order.verdict == "holds"
+
+
+def sgf(name: str, points: list[int]) -> bytes:
+    moves = (f"{'BW'[number % 2]}[{chr(97 + at % 19)}{chr(97 + at // 19)}]" for number, at in enumerate(points))
+    return f"(;GM[1]FF[4]SZ[19]PB[{name}]PW[white];{';'.join(moves)})".encode()
 
 
 def test_a_changed_byte_of_the_store_and_a_changed_list_of_rejects_are_named() -> None:

@@ -19,11 +19,12 @@ import torch
 import yaml
 
 from outofcore.display.table import DisplayTable, columns
+from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.errors import OutOfCoreError, StateError
 from outofcore.inspect.diff import rejects_file
 from outofcore.inspect.store import flat_params
-from outofcore.models import load_model, model_file, read_model
+from outofcore.models import model_file, read_model
 from outofcore.params import load_params
 from outofcore.project.code import training_code
 from outofcore.raw.files import find_files
@@ -32,7 +33,7 @@ from outofcore.store.opening import stores_in
 from outofcore.store.reader import Store
 from outofcore.store.verify import verify
 from outofcore.training.arithmetic import PORTABLE
-from outofcore.training.loaders import open_split
+from outofcore.training.loaders import LOADERS, open_split
 from outofcore.training.results import MODEL, order_of, raw_digest
 
 Verdict = Literal["holds", "differs", "not here"]
@@ -105,7 +106,7 @@ def prove(path: Path, store: Store | None = None, raw: Path | None = None, *, ag
     claims += _compare("params.yaml", dict(flat_params(params)), written)
     recorded = _recorded(identity["attributes"], identity["store"], identity["raw"])
     recorded |= {"bytes of the store": {"": _SEALED}, "rejects as listed": recorded["rejected records"]}
-    here = _here(store, path, content["step"]) if store else {}
+    here = _here(domain, params, store, content["step"] if order["layout"] else None) if store else {}
     for what, values in (recorded | {_ORDER: dict(flat_params(order))}).items():
         claims += _compare(what, values, here.get(what))
     claims += _of_raw(domain, params, store, raw)
@@ -140,35 +141,38 @@ def _recorded(attributes: Mapping[str, Any], digest: str, raw: str) -> dict[str,
     }
 
 
-def _here(store: Store, model: Path, steps: int) -> dict[str, dict[str, Any] | None]:
-    """The same of a store here, its bytes, the rejects that are listed, and the order of a training on it."""
+def _here(
+    domain: Domain, params: Mapping[str, Any], store: Store, steps: int | None
+) -> dict[str, dict[str, Any] | None]:
+    """The same of a store here, its bytes, the rejects that are listed, and the order of so many steps on it.
+
+    ``steps`` None is for a training directly from raw files, whose order no store has.
+    """
     problems = [problem for one in (stores_in(store.root) or (store.root,)) for problem in verify(one).problems]
     listed = None
     if rejects := rejects_file(store):
         with rejects.open(newline="", encoding="utf-8") as lines:
             listed = dict(Counter(row["reason"] for row in csv.DictReader(lines)))
     try:
-        order = _order(model, store, steps)
+        order = None if steps is None else _order(domain, params, store, steps)
     except OutOfCoreError as error:
         order = {"": str(error)}
     checked = {"bytes of the store": {"": (problems or [_SEALED])[0]}, "rejects as listed": listed, _ORDER: order}
     return _recorded(store.attributes, store.digest, raw_digest(store)) | checked
 
 
-def _order(path: Path, store: Store, steps: int) -> dict[str, Any] | None:
-    """The order of a training of the model on a store here; None if it was trained on raw text."""
-    model, machine = load_model(path), load_machine()
-    if model.domain.streamed(model.section):
-        return None
-    reading = model.domain.reading(store.attributes, model.section)
+def _order(domain: Domain, params: Mapping[str, Any], store: Store, steps: int) -> dict[str, Any]:
+    """The order of a training on a store here, with these settings."""
+    section: Any = domain.section.model_validate({**params, "raw": "."})
+    machine = load_machine()
     batches = open_split(
         store,
-        model.task,
-        reading,
-        model.section.train,
+        domain.task(store, section),
+        domain.reading(store.attributes, section),
+        section.train,
         "train",
         shuffle=True,
-        memory=machine.memory // 2,
+        memory=machine.memory // LOADERS,
         residency=machine.residency,
         device=torch.device("cpu"),
     )
@@ -176,7 +180,7 @@ def _order(path: Path, store: Store, steps: int) -> dict[str, Any] | None:
         return dict(flat_params(order_of(batches, steps)))
 
 
-def _of_raw(domain: Any, params: Mapping[str, Any], store: Store | None, raw: Path | None) -> list[Claim]:
+def _of_raw(domain: Domain, params: Mapping[str, Any], store: Store | None, raw: Path | None) -> list[Claim]:
     """The raw files, each by its SHA-256."""
     if store is None or raw is None:
         return [Claim("raw files", "not here", "-", "-")]
