@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zarr
 
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StateError
 from outofcore.loading.balanced import Balanced
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
@@ -158,3 +158,67 @@ def test_numbers_that_are_none_are_refused(make_store: MakeStore, epoch: Any, st
 def test_a_loader_without_batches_has_no_steps(make_store: MakeStore) -> None:
     with pytest.raises(ParamsError, match="no batch"):
         opened(make_store, {}, where="label > 10").trace(0, 1)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
+@pytest.mark.parametrize("name", CASES)
+def test_steps_are_left_out_and_nothing_else(make_store: MakeStore, name: str, seed: int) -> None:
+    """On ranks that are stopped at random and resumed as others, over three epochs: the rest comes as without them."""
+    case, rng = CASES[name], np.random.default_rng(seed)
+    with opened(make_store, case) as whole:
+        count = len(whole)
+        every = [sorted(rows(batch)) for _ in range(3) for batch in whole]
+    skip: list[Any] = [
+        1,
+        [max(1, count - 2), count + 1],
+        (2 * count, 2 * count),
+        (2 * count + 3, 2 * count + 5),
+        3 * count,
+    ]
+    skip += rng.integers(1, 3 * count, 3).tolist()
+    ranges = [item if isinstance(item, list | tuple) else (item, item) for item in skip]
+    skipped = {step for first, last in ranges for step in range(first, last + 1)}
+    wanted = [batch for step, batch in enumerate(every, 1) if step not in skipped]
+    got: list[list[list[int]]] = []
+    state: Any = None
+    while len(got) < len(wanted):
+        world = int(rng.choice([1, 2, 3, 4]))
+        ranks = [opened(make_store, case, rank=rank, world_size=world, skip=skip) for rank in range(world)]
+        if len(ranks[0]) != count:  # the last samples of an epoch are too few for so many ranks
+            continue
+        for rank in ranks if state else ():
+            rank.load_state_dict(json.loads(json.dumps(state)))
+        last = int(rng.integers(1, count))
+        while last > 0 and len(got) < len(wanted):
+            for shares in zip(*ranks, strict=True):
+                got.append(sorted(row for share in shares for row in rows(share)))
+                last -= 1
+                if not last:
+                    break
+        state = ranks[int(rng.integers(world))].state_dict()
+        for rank in ranks:
+            rank.close()
+    assert got == wanted
+
+
+def test_a_state_knows_which_steps_were_left_out(make_store: MakeStore) -> None:
+    batches = opened(make_store, {}, skip=[3, (5, 6)])
+    for _, _ in zip(range(3), batches, strict=False):
+        pass
+    state = batches.state_dict()
+    assert state["skip"] == {"batch_size": 48, "steps": [[3, 3]]}
+    opened(make_store, {}, skip=[3, 9]).load_state_dict(state)  # what is still to come may differ
+    for other in ({}, {"skip": [2]}, {"skip": [3, 4]}, {"skip": [3], "batch_size": 64}):
+        with pytest.raises(StateError, match="left out"):
+            opened(make_store, {}, **other).load_state_dict(state)  # type: ignore[arg-type]
+    plain = opened(make_store, {})
+    next(iter(plain))
+    opened(make_store, {}, skip=[2]).load_state_dict(plain.state_dict())
+    with pytest.raises(StateError, match="left out"):
+        opened(make_store, {}, skip=[1]).load_state_dict(plain.state_dict())
+
+
+@pytest.mark.parametrize("skip", [340, "340", [0], [1.5], [(3, 2)], [(1, 2, 3)], [True], [None]])
+def test_steps_that_are_none_are_refused(make_store: MakeStore, skip: Any) -> None:
+    with pytest.raises(ParamsError, match="skip: expected"):
+        opened(make_store, {}, skip=skip)

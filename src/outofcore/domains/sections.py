@@ -164,6 +164,8 @@ class AuditSection(Section):
 
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
+_Step = Annotated[int, Field(ge=1, le=MOST)]
+_Range = Annotated[list[_Step], Field(min_length=2, max_length=2)]
 
 
 class TrainSection(Section):
@@ -204,9 +206,12 @@ class TrainSection(Section):
         None, ge=1, le=MOST, description="samples of a validation, whole batches from all over the split; null: all"
     )
     seed: int = Field(0, ge=0, le=MOST)
+    skip: tuple[_Step | _Range, ...] = Field((), description="steps to leave out: 340, or [1000, 1020], both included")
 
     @model_validator(mode="after")
     def _falling(self) -> TrainSection:
+        if any(not isinstance(item, int) and item[0] > item[1] for item in self.skip):
+            raise ValueError("skip: a range's first step must not exceed its last")
         if self.min_learning_rate > self.learning_rate:
             raise ValueError(f"min_learning_rate must not exceed learning_rate, {self.learning_rate:g}")
         return self

@@ -21,6 +21,7 @@ from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.memory import InFlight
 from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
+from outofcore.loading.steps import Steps
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
@@ -83,6 +84,7 @@ class Loader(IterableDataset[Batch]):
         stream: DeviceStream,
         threads: int,  # that decode, and as many that make batches
         flight: InFlight,
+        skip: Steps,
         notes: Sequence[str],
     ) -> None:
         self.readers = tuple(readers)
@@ -93,7 +95,7 @@ class Loader(IterableDataset[Batch]):
         self._turns = turns
         self._seed = seed
         self._stream = stream
-        self._threads, self._flight = threads, flight
+        self._threads, self._flight, self._skip = threads, flight, skip
         self._layout = self.readers[0].describe()
         if len(readers) > 1:
             several = {reader.split.part: reader.describe() for reader in readers}
@@ -108,7 +110,7 @@ class Loader(IterableDataset[Batch]):
         self._ready: Group = []  # made, not delivered yet
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Batches per epoch, those of ``skip`` included."""
         return sum(self._batching.batches(0, reader.sampler.positions) for reader in self.readers)
 
     def __getitem__(self, index: object) -> Batch:
@@ -173,7 +175,12 @@ class Loader(IterableDataset[Batch]):
         self._move(whole("epoch", epoch, 0, _MOST_EPOCHS), 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The consumer's position; valid after any batch."""
+        """The consumer's position, and the steps before it that ``skip`` left out; valid after any batch."""
+        skipped = self._skipped(self.epoch, self._received)
+        return self._state() | ({"skip": skipped} if skipped else {})
+
+    def _state(self) -> dict[str, Any]:
+        """The same without the steps that were left out."""
         first = self.readers[0].split
         digests = [store.digest for store in first.stores]
         return {
@@ -190,20 +197,31 @@ class Loader(IterableDataset[Batch]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume after the last batch that was received, on any number of ranks; an iteration that has begun ends.
 
-        If fewer samples than ranks are left, the next epoch begins without them, which is logged.
+        If fewer samples than ranks are left, the next epoch begins without them, which is logged. Steps of ``skip``
+        that are still to come may differ from those of the loader that saved the state.
 
         Raises
         ------
         StateError
-            If the state is malformed, or belongs to another store, split, seed or layout.
+            If the state is malformed, or belongs to another store, split, seed or layout, or other steps before it were
+            left out.
         """
-        _check(state, self.state_dict())
+        plain = isinstance(state, Mapping)
+        _check({name: value for name, value in state.items() if name != "skip"} if plain else state, self._state())
         epoch = _count(state, "epoch", _MOST_EPOCHS)
         received = _count(state, "received", self.samples)
         starts, turns = self._rest(epoch, received)
-        if not len(turns) and not self._batching.batches(starts[0], self.readers[0].sampler.positions):
-            if self._batching.last == "keep" and (left := self.samples - received):
-                counts = left, self.samples, epoch, self._batching.world
+        skipped, step = self._skipped(epoch, received), self._steps_before(epoch, received)
+        between = self._skip and len(self.readers) == 1 and received < self.samples and received % self._batching.size
+        if between or _plain(skipped) != _plain(state.get("skip", {})):
+            raise StateError(
+                f"the saved state left out {shown(state.get('skip', {}))} up to step {step:,}, this loader "
+                f"{shown(skipped)}: give the same skip, and batch_size, or begin without it"
+            )
+        left = len(turns) or self._batching.batches(starts[0], self.readers[0].sampler.positions)
+        if all(number in self._skip for number in range(step + 1, step + left + 1)):
+            if self._batching.last == "keep" and not left and received < self.samples:
+                counts = self.samples - received, self.samples, epoch, self._batching.world
                 _log.warning("the last %d of %d samples of epoch %d are left out: fewer than the %d ranks", *counts)
             epoch, received = epoch + 1, 0
         self._move(epoch, received)
@@ -302,6 +320,17 @@ class Loader(IterableDataset[Batch]):
         """Samples of each part in an epoch."""
         return [reader.sampler.positions for reader in self.readers]
 
+    def _steps_before(self, epoch: int, received: int) -> int:
+        """Steps before a position, from epoch 0 on."""
+        if len(self.readers) == 1:
+            return epoch * len(self) + min(-(-received // self._batching.size), len(self))
+        return epoch * len(self) + int(np.searchsorted(self._turns_of(epoch)[1], received))
+
+    def _skipped(self, epoch: int, received: int) -> dict[str, Any]:
+        """The steps before a position that are left out."""
+        steps = self._skip.until(self._steps_before(epoch, received)) if self._skip else []
+        return {"batch_size": self._batching.size, "steps": steps} if steps else {}
+
     def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
         """The epoch of a step that is counted from another epoch on, and the samples of all parts before it."""
         if not len(self):
@@ -315,14 +344,18 @@ class Loader(IterableDataset[Batch]):
         return epoch_turns(self._positions, self._batching, self._turns, self._seed, epoch)
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
-        before = time.perf_counter()
+        before, step = time.perf_counter(), self._steps_before(self.epoch, self._received)
         try:
             while self._iteration is iteration:
                 if not self._ready:
                     self._ready = self._take()
                     if not self._ready:
                         return
-                delivery = self._ready.pop(0)
+                delivery, step = self._ready.pop(0), step + 1
+                if step in self._skip:
+                    self._received, self._begun = self._received + delivery.stop - delivery.start, True
+                    del delivery
+                    continue
                 batch = self._stream.receive(delivery.batch, delivery.event)
                 self.stats.batches += 1
                 self.stats.samples += delivery.count

@@ -50,6 +50,7 @@ from outofcore.loading.residency import ResidencyPlan, choose, in_flight
 from outofcore.loading.sampling import Sampler
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split, reading
+from outofcore.loading.steps import Steps
 from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
@@ -93,6 +94,7 @@ def loader(
     rank: int | None = None,
     world_size: int | None = None,
     last: Last = "keep",
+    skip: Sequence[int | Sequence[int]] = (),
     device: str | torch.device | None = None,
     label: str | None = None,
     threads: int | None = None,
@@ -186,6 +188,10 @@ def loader(
         divide gives some of them one sample more.
     last
         A last batch that is not full is kept, dropped, or padded by samples seen before.
+    skip
+        Steps to leave out: ``[340, (1000, 1020)]`` are step 340, and steps 1000 to 1020, both included. Steps are
+        batches, counted from 1 at the beginning of epoch 0 and on through the epochs, as training prints them. Those
+        left out keep their numbers, the others their samples. A state records those before it that were left out.
     device
         Where batches go; None leaves them in this machine's memory.
     label
@@ -212,6 +218,7 @@ def loader(
     """
     if weighted is not None and balanced is not None:
         raise ParamsError("give weighted or balanced, not both: each draws the samples in its own way")
+    skipped = Steps("skip", skip)
     one_of("last", last, get_args(Last))
     one_of("turns", turns, get_args(Turns))
     one_of("stop", stop, get_args(Stop))
@@ -345,6 +352,7 @@ def loader(
         stream=stream,
         threads=threads,
         flight=flight,
+        skip=skipped,
         notes=[
             *_notes(
                 readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} thread{'s' * (threads != 1)}"

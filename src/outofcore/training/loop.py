@@ -20,6 +20,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.permutation import key
+from outofcore.loading.steps import Steps
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
@@ -204,7 +205,7 @@ class _Run:
     ) -> None:
         self.stop = StopBetweenSteps()
         self.samples, self.seconds, self.waited = 0, 0.0, 0.0  # of the steps in this process
-        self._task, self._section = task, section
+        self._task, self._section, self._skip = task, section, Steps("train.skip", section.skip)
         self._where, self._micro_batch = where, micro_batch
         self._saver, self._ranks = saver, meet(where)
         self._optimizer = make_optimizer(
@@ -242,6 +243,10 @@ class _Run:
                 self.validate(val, val_batches)
                 begun, asked = begun + time.perf_counter() - asked, time.perf_counter()
             batch = next(batches)
+            if progress.step + 1 in self._skip:
+                progress.step, progress.batches = progress.step + 1, progress.batches + 1
+                progress.loader = train.state_dict() if progress.batches < len(train) else None
+                continue
             self.waited += time.perf_counter() - asked
             rate = self._step(batch)
             progress.loader = train.state_dict() if progress.batches < len(train) else None
