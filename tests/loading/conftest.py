@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 from outofcore.loading.iteration import Loader
 from outofcore.loading.windows import Window
 from outofcore.store.codecs import CodecName
+from outofcore.store.reader import open_store
 from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
@@ -45,7 +48,23 @@ WINDOWS = {
     "reach": Window(length=70, mode="reach"),
 }
 
+# Begin with all modules imported, and without the memory that tests before took.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.loading.rank_process", "tests.loading.memory_table"])
+
 MakeStore = Callable[..., Path]
+
+
+open_once = cache(open_store)  # for stores that stay as they are: their metadata is parsed once for all loaders
+
+
+def opened_once(stores: Any) -> Any:
+    """The same stores, each path as a store that is open."""
+    if isinstance(stores, dict):
+        return {name: opened_once(source) for name, source in stores.items()}
+    if isinstance(stores, list):
+        return [opened_once(store) for store in stores]
+    return open_once(stores) if isinstance(stores, Path) else stores
 
 
 def flat(lists: Iterable[list[int]]) -> list[int]:
@@ -54,7 +73,17 @@ def flat(lists: Iterable[list[int]]) -> list[int]:
 
 def identities(batches: Loader) -> list[int]:
     """Last row of each sample of an epoch, in order."""
-    return [int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1]]
+    return flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches)
+
+
+def windows_read(batches: Loader) -> npt.NDArray[np.int64]:
+    """The rows of each sample of an epoch."""
+    return np.concatenate([batch["id"].numpy().reshape(len(batch["id"]), -1) for batch in batches])
+
+
+def by_last_row(windows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The same samples, in the order of their last rows, of which no two have the same."""
+    return windows[np.argsort(windows[:, -1], kind="stable")]
 
 
 def together(ranks: Sequence[Loader]) -> Iterator[list[int]]:

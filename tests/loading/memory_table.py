@@ -8,7 +8,6 @@ the folder. Tests run some rows of it with smaller stores.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -24,10 +23,10 @@ import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import BudgetError
 from outofcore.settings.sizes import format_bytes, parse_bytes
+from tests.loading.conftest import PROCESSES
 
 Shape = Callable[[Path, int], dict[str, Any]]
 MIB = 2**20
-ROOT = Path(__file__).parents[2]
 
 
 def _written(folder: Path, name: str, codec: str, make: Callable[[], Any], **more: Any) -> Path:
@@ -183,26 +182,30 @@ def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:
     """:func:`measured` in a process of its own, of a store that this one makes: that leaves memory behind."""
     name, residency, *_, size = arguments
     SHAPES[str(name)](folder, int(str(size)), CODEC.get(str(residency), "lz4"))
-    command = [sys.executable, "-m", "tests.loading.memory_table", str(folder), *map(str, arguments)]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    budget, grown = ended.stdout.split()[-2:]
+    result = folder / "measured"
+    process = PROCESSES.Process(target=_note, args=(result, folder, *arguments))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise ChildProcessError(f"{name} {residency}: ended with {process.exitcode}")
+    budget, grown = result.read_text().split()
     return int(budget), int(grown)
 
 
+def _note(result: Path, *arguments: Any) -> None:
+    budget, grown = measured(*arguments)
+    result.write_text(f"{budget} {grown}")
+
+
 def main(folder: Path, *arguments: str) -> None:
-    if len(arguments) == 5:
-        budget, grown = measured(folder, *arguments[:2], int(arguments[2]), arguments[3], int(arguments[4]))
-        sys.stdout.write(f"{budget} {grown}\n")
-        return
     for name in arguments or SHAPES:
         for residency in RESIDENCIES:
             for threads in (2, 8):
                 for memory in ("0", "256MiB"):
                     try:
                         budget, grown = in_a_process(folder, name, residency, threads, memory, 64)
-                    except subprocess.CalledProcessError as error:
-                        line = error.stderr.strip().splitlines()[-1]
-                        sys.stdout.write(f"{name:14} {residency:9} {threads} {memory:7} {line[:150]}\n")
+                    except ChildProcessError as error:
+                        sys.stdout.write(f"{name:14} {residency:9} {threads} {memory:7} {error}\n")
                         continue
                     mark = "ABOVE" if grown > budget else ""
                     sizes = f"{format_bytes(budget):>8} {format_bytes(grown):>8} {grown / budget:5.2f} {mark}"

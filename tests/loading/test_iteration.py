@@ -16,7 +16,7 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
 from outofcore.store.reader import open_store
-from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities
+from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, open_once
 
 
 @pytest.mark.parametrize("last", ["keep", "drop", "pad"])
@@ -25,7 +25,7 @@ def test_ranks_share_each_global_batch(make_store: MakeStore, last: Any, size: i
     def epoch(world: int) -> list[list[int]]:
         ranks = [
             loader(
-                make_store(),
+                open_once(make_store()),
                 batch_size=size,
                 memory="8MiB",
                 pool_blocks=4,
@@ -71,7 +71,7 @@ def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> Non
     def ranks(world: int) -> list[Loader]:
         return [
             loader(
-                make_store(),
+                open_once(make_store()),
                 batch_size=48,
                 seed=5,
                 memory="8MiB",
@@ -87,7 +87,7 @@ def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> Non
 
     def together(parts: list[Iterator[dict[str, torch.Tensor]]]) -> Iterator[list[int]]:
         for batches in zip(*parts, strict=True):
-            yield sorted(int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1])
+            yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
 
     whole = ranks(1)[0]
     expected = [*together([iter(whole)]), *together([iter(whole)])]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import time
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ import numpy as np
 import pytest
 
 from outofcore.settings.residencies import ResidencyName
-from tests.loading.conftest import MakeStore
+from tests.loading.conftest import PROCESSES, MakeStore
 from tests.loading.rank_process import Note, merged, open_rank, run
 
 WORLDS = (1, 2, 3, 4, 6, 8, 16)
 LENGTHS = [300, 1, 64, 700, 35, 1000, 900]
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.loading.rank_process"])
 
 
 def read_until(

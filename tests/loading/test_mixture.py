@@ -24,7 +24,17 @@ from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows, touched
 from outofcore.settings.sizes import parse_bytes
-from tests.loading.conftest import WINDOWS, MakeStore, Unread, flat, identities, rows_of, stopped_anywhere, together
+from tests.loading.conftest import (
+    WINDOWS,
+    MakeStore,
+    Unread,
+    flat,
+    identities,
+    opened_once,
+    rows_of,
+    stopped_anywhere,
+    together,
+)
 from tests.property import order_oracle
 
 SIZES = {"lichess": [[300, 1, 64, 2000], [700, 35]], "twic": [[1000, 900]], "club": [[130] * 5]}
@@ -46,7 +56,7 @@ def sources(make_store: MakeStore) -> dict[str, list[Path]]:
 
 def opened(sources: Any, weights: Any = None, **options: Any) -> Loader:
     defaults = {"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 8, "fields": ("id",)}
-    return loader(sources, weights=weights or WEIGHTS, **{**defaults, **options})
+    return loader(opened_once(sources), weights=weights or WEIGHTS, **{**defaults, **options})
 
 
 def drawn(batches: Loader) -> np.ndarray[Any, Any]:
@@ -250,7 +260,7 @@ def test_columns_are_those_of_the_source(sources: dict[str, list[Path]]) -> None
 def test_two_pools_touch_no_more_chunks_than_are_said(make_store: MakeStore, world: int) -> None:
     made = {name: make_store([size], first=size) for name, size in (("a", 5000), ("b", 2500), ("c", 100), ("d", 700))}
     for weights in ((1, 1, 1, 1), (1, 30, 3, 9), (90, 9, 1, 1)):
-        for pool_blocks in (1, 4, 16):
+        for pool_blocks in (1, 16):
             batches = opened(made, dict(zip(made, weights, strict=True)), stop="all", pool_blocks=pool_blocks)
             (reader,) = batches.readers
             split, sampler = reader.split, reader.sampler
@@ -268,7 +278,7 @@ def test_two_pools_touch_no_more_chunks_than_are_said(make_store: MakeStore, wor
 def test_a_budget_that_is_too_small_names_one_that_works_and_a_pool(make_store: MakeStore) -> None:
     names = "abcde"
     sizes = {
-        name: make_store([60_000], first=number, chunk_rows=1024, shard_rows=4096) for number, name in enumerate(names)
+        name: make_store([20_000], first=number, chunk_rows=256, shard_rows=1024) for number, name in enumerate(names)
     }
     for weights in ((2, 1), (1, 1, 1, 1, 1), (100, 1, 1)):
         sources = {name: sizes[name] for name, _ in zip(names, weights, strict=False)}
@@ -281,7 +291,7 @@ def test_a_budget_that_is_too_small_names_one_that_works_and_a_pool(make_store: 
             attempt("50kB", 32)
         named = re.search(r"least that works is ([\d.]+ \w+)", str(refused.value))
         assert named
-        assert len(identities(attempt(named[1], 32))) > 60_000 / 2
+        assert len(identities(attempt(named[1], 32))) > 20_000 / 2
         for share in (0.9, 0.6):
             memory = int(share * parse_bytes(named[1]))
             with pytest.raises(BudgetError, match=r"or pool_blocks=\d+ with this budget") as refused:
@@ -357,7 +367,7 @@ def test_shares_are_exact_however_many_rows(rows: int) -> None:
     firsts, size = np.cumsum([0, *sizes]), sampler.lanes * sampler.pool_places
     assert sampler.positions == pytest.approx(9 * rows / 5, rel=1e-4)
     pools = -(-sampler.positions // size)
-    for begin in (0, pools // 2 * size, (pools - 2) * size):
+    for begin in (0, (pools - 2) * size) if rows < 2**40 else (pools // 2 * size,):
         pool, same = (next(sampler.pools(2, place)) for place in (begin, begin + size - 1))
         end = begin + size
         assert (pool.start, pool.stop) == (same.start, same.stop) == (begin, end)

@@ -11,7 +11,7 @@ import pytest
 
 from outofcore.loading.balanced import Balanced
 from outofcore.loading.loader import loader
-from tests.loading.conftest import ROWS, MakeStore, flat, identities, together
+from tests.loading.conftest import ROWS, MakeStore, flat, identities, open_once, together
 
 ENTRIES = Balanced(
     group=np.arange(60) % 12,
@@ -37,9 +37,9 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
 
 
 def opened(make_store: MakeStore, options: dict[str, Any], **others: Any) -> Any:
-    store: Any = make_store()
+    store: Any = open_once(make_store())
     if "weights" in options:
-        store = {"a": store, "b": make_store([500, 400], first=50_000)}
+        store = {"a": store, "b": open_once(make_store([500, 400], first=50_000))}
     sizes = {"batch_size": 105, "memory": "8MiB", "pool_blocks": 8, "fields": ("id",)}
     return loader(store, **{**sizes, **options, **others})
 
@@ -81,7 +81,7 @@ def test_each_chunk_is_read_as_often_as_the_loader_says(
     make_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With 16 lanes, 32 ranks read each block twice, 3 ranks three times; with lanes for each rank, once."""
-    store = make_store([64 * 512], chunk_rows=64, shard_rows=1024)
+    store = open_once(make_store([64 * 512], chunk_rows=64, shard_rows=1024))
     read: dict[tuple[int, int], int] = {}
     for world, lanes in [(1, 16), (16, 16), (32, 16), (3, 16), (3, 3), (32, 32)]:
         caplog.clear()
