@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from outofcore.training.checkpoint import Checkpoint
 from tests.training.chess_run import write_store
 from tests.training.ranks_run import train_ranks
 
+pytestmark = pytest.mark.xdist_group("ranks")  # which share what one process did
 CHECKOUT = Path(__file__).resolve().parents[2]
 STEPS = 20
 KILLED_IN = 13  # of the second epoch; the checkpoint before it counts
@@ -30,9 +32,19 @@ def torchrun(ranks: int, store: Path, out: Path, killed_in: int, number: str) ->
     return run(*command, str(store), str(out), str(killed_in), number)
 
 
-def forked(store: Path, out: Path, *runs: str) -> subprocess.CompletedProcess[str]:
-    """Runs of so many ranks, ``RANKS:KILLED_IN``, one after the other, without starting Python for each rank."""
-    return run("tests.training.ranks_forked", str(store), str(out), *runs)
+@dataclass(frozen=True)
+class Runs:
+    """What a process left and said that ran ranks one after the other, without starting Python for each rank."""
+
+    out: Path
+    ended: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def done(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Two ranks that do not share a folder; two that die, and three that go on."""
+    out = tmp_path_factory.mktemp("ranks")
+    return Runs(out, run("tests.training.ranks_forked", str(store), str(out), "apart", f"2:{KILLED_IN}", "3:-1"))
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -42,39 +54,10 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-APART = r"""
-import sys
-from pathlib import Path
-import torch
-from outofcore.errors import StateError
-from outofcore.training.checkpoint import Checkpoint, Progress, Saver
-from outofcore.training.optimizers import make_optimizer
-from outofcore.training.ranks import meet
-from tests.training.small import WeightedRegression
-
-rank = meet(torch.device("cpu")).rank
-task = WeightedRegression()
-optimizer = make_optimizer(task, "adamw", learning_rate=1e-3, weight_decay=0)
-path = Path(sys.argv[1]) / str(rank) / "toy.partial/checkpoint.pt"
-if rank == 0:
-    Checkpoint("toy", {}, task.state_dict(), optimizer.state_dict(), Progress(step=7)).save(path)
-torch.distributed.barrier()
-try:
-    line = f"RANK {rank} {Saver(path, 'toy', {}, 0).resume(task, optimizer).step}\n"
-except StateError as error:
-    line = f"RANK {rank} {error}\n"
-sys.stdout.write(line)
-sys.stdout.flush()
-"""
-
-
-def test_ranks_that_do_not_share_the_folder_of_checkpoints_stop(tmp_path: Path) -> None:
-    program = tmp_path / "apart.py"
-    program.write_text(APART)
-    done = run("torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), str(tmp_path))
-    lines = sorted(line for line in done.stdout.splitlines() if line.startswith("RANK"))
-    told = "rank 0 resumes at step 7, rank 1 at step 0; expected a folder that all ranks share"
-    assert [told in line for line in lines] == [True, True]
+def test_ranks_that_do_not_share_the_folder_of_checkpoints_stop(done: Runs) -> None:
+    said = [(done.out / f"apart.{rank}").read_text() for rank in range(2)]
+    expected = "rank 0 resumes at step 7, rank 1 at step 0; expected a folder that all ranks share"
+    assert [expected in line for line in said] == [True, True]
 
 
 def batches(out: Path, ranks: int) -> list[set[str]]:
@@ -94,16 +77,19 @@ def curve(out: Path) -> list[float]:
         return [float(row["loss"]) for row in csv.DictReader(file, delimiter="\t")]
 
 
-def test_two_ranks_that_die_go_on_as_three_and_end_as_one(store: Path, tmp_path: Path) -> None:
-    alone, several = tmp_path / "alone", tmp_path / "several"
+def test_two_ranks_that_die_go_on_as_three_and_end_as_one(store: Path, tmp_path: Path, done: Runs) -> None:
+    alone, several, ended = tmp_path / "alone", done.out, done.ended
     figures = train_ranks(store, alone)
     assert figures["steps"] == STEPS
 
-    ended = forked(store, several, f"2:{KILLED_IN}", "3:-1")
     assert ended.returncode == 0, ended.stderr
     assert "SIGKILL" in ended.stderr
     assert "find_unused_parameters" not in ended.stderr  # of torch, on each rank
-    assert ended.stdout == "2 ranks failed without figures\n3 ranks ended with figures\n"
+    assert ended.stdout.splitlines() == [
+        "2 ranks apart ended",
+        "2 ranks failed without figures",
+        "3 ranks ended with figures",
+    ]
 
     expected = batches(alone, 1)
     assert batches(several, 2)[: KILLED_IN - 1] == expected[: KILLED_IN - 1]

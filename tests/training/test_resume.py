@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_with_other_ranks_has_each_epoch_once(tmp_path, befor
             assert steps >= 0
         return task.seen
 
-    for killed_after in range(1, 9):
+    for killed_after in (1, 3, 4, 7):  # in an epoch, where four ranks end it, at its end, in the next
         out = tmp_path / str(killed_after)
         seen = places(out, before, killed_after) + places(out, after, -1)
         assert sorted(set(seen)) == seen, "no batch is trained on twice"
