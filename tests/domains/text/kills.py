@@ -58,13 +58,13 @@ def make_text(folder: Path) -> None:
     raw = folder / "raw"
     raw.mkdir(parents=True)
     story = "".join(
-        f"Sentence {number} of many, and one more about the sea and the harbour.\n" for number in range(3000)
+        f"Sentence {number} of many, and one more about the sea and the harbour.\n" for number in range(1500)
     )
     for number in range(6):
         (raw / f"long{number}.txt").write_text(story[number * 1000 :])
     (raw / "again.txt").write_text(story)
     (raw / "wrong.txt").write_bytes(story[:30_000].encode() + b"\xff" + story[:30_000].encode())
-    lines = [json.dumps({"text": story[number * 50 : number * 50 + 40 * (1 + number % 9)]}) for number in range(3000)]
+    lines = [json.dumps({"text": story[number * 50 : number * 50 + 40 * (1 + number % 9)]}) for number in range(1500)]
     (raw / "short.jsonl").write_text("\n".join(lines) + "\n{}\n")
     section = section_of(folder)
     (folder / "text.json").write_text(make_tokenizer(section, find_files(raw, "**/*", DOMAIN.suffixes, section="text")))

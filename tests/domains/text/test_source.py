@@ -401,7 +401,7 @@ def test_a_table_without_the_column_costs_no_other_and_the_first_of_two_is_read(
 @pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}])
 def test_repeated_texts_take_no_more_memory_than_others(tmp_path: Path, options: dict[str, Any]):
     texts = ["a b" * 100_000 + f" {number}" for number in range(3)]
-    count = 1500
+    count = 600
     pq.write_table(pa.table({"text": [texts[row % 3] for row in range(count)]}), tmp_path / "a.parquet", **options)
     assert (tmp_path / "a.parquet").stat().st_size < 2**20
     before, row = pa.total_allocated_bytes(), 0
@@ -423,13 +423,13 @@ def _varint(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
-@pytest.mark.parametrize("stated", [7, 54_322, 10**9, 2**62, -1])
+@pytest.mark.parametrize("stated", [7, 9_322, 10**9, 2**62, -1])
 @pytest.mark.parametrize("which", ["file", "row group"])
 def test_a_table_of_fewer_rows_than_it_states_is_damaged(
     which: str, stated: int, dictionary: bool, convert, tmp_path: Path
 ):
     """A footer that is forged, or of another file, names rows that nobody can read."""
-    count = 54_321
+    count = 9_321
     texts = [f"text {row}" for row in range(count)]
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": texts}), path, use_dictionary=dictionary, row_group_size=count)

@@ -119,7 +119,7 @@ def test_the_order_depends_on_seed_and_epoch_alone(section_of, folder: Path):
     assert len(windows(at_most)) == 10
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     batch=st.integers(1, 40),
     after=st.integers(0, 60),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,11 @@ def test_a_byte_level_bpe_is_done_by_the_fast_engine(tokenizer: Tokenizer):
     assert isinstance(open_engine(tokenizer), FastEngine)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts=st.lists(HOSTILE, max_size=5))
 def test_ids_are_those_of_tokenizers(tokenizer: Tokenizer, texts):
-    expected = [tokenizers.Tokenizer.from_str(tokenizer.json).encode(text).ids for text in texts]
+    library = tokenizers.Tokenizer.from_str(tokenizer.json)
+    expected = [library.encode(text).ids for text in texts]
     data = [text.encode() for text in texts]
     assert split(*open_engine(tokenizer).encode(data)) == expected
     assert split(*ReferenceEngine(tokenizer).encode(data)) == expected
@@ -49,15 +51,22 @@ ADDED = st.builds(
 SPACE = st.sampled_from(["", " ", "  ", "\n", " \r\n ", "\t", "\u00a0", ".", "_", "x", "s", "\u0301", "con", "CAT "])
 
 
+@cache
+def plain(family: str) -> str:
+    """The file of a tokenizer without added tokens."""
+    content: str = FAMILIES[family]().to_str()
+    return content
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     added=st.lists(ADDED, max_size=4),
     parts=st.lists(st.one_of(CONTENTS, SPACE, CONTENTS.map(str.upper), HOSTILE), max_size=12),
 )
 def test_added_tokens_have_the_ids_of_the_file_whatever_their_order_and_flags(family, added, parts):
     """Against the library on the raw text, with ``encode_special_tokens`` alone."""
-    file = FAMILIES[family]()
+    file = tokenizers.Tokenizer.from_str(plain(family))
     file.add_special_tokens([END, "<|first|>"])
     file.add_tokens([token for token in added if not token.special])
     file.add_special_tokens([token for token in added if token.special])
