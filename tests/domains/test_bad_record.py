@@ -54,8 +54,10 @@ def test_a_record_that_breaks_the_reader_is_one_reject(
     convert = unit_converter(domain, section, NO_AUDIT)
     broken = 0
     for unit in domain.units(files, section):
+        if broken > 6:
+            break
         expected = convert(unit)
-        if broken > 6 or not len(expected.keys) or expected.continues or expected.unfinished:
+        if not len(expected.keys) or expected.continues or expected.unfinished:
             continue
         bad = frozenset(key.tobytes() for key in dice.choices(expected.keys, k=2))
         monkeypatch.setattr(domain, "converter", lambda *_, bad=bad: Breaking(convert.convert, bad))

@@ -19,7 +19,7 @@ from outofcore.raw.files import find_files
 from tests.property.hostile import Kind, kind_of, section_of
 from tests.property.mutations import mutate
 
-FILES = 60
+FILES = 40
 
 
 def write(kind: Kind, raw: Path, seed: int) -> None:

@@ -135,7 +135,7 @@ def _sampled(domain: str, suffix: str) -> tuple[bytes, ...]:
             for file in find_files(folder, "**/*", (suffix,), section=domain):
                 for member in file.members((suffix,)):
                     found += _pieces(member.stream.read())
-        if len(found) >= 40:
+        if len(found) >= 16:
             break
     return tuple(found[:40])
 

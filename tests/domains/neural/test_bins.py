@@ -75,7 +75,7 @@ def drawn_session(generator, *, clocked, spikes, odd, shown, masked, tabled):
     return arrays
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_bin_is_what_the_naive_reader_gives(data):
     draw = data.draw

@@ -19,7 +19,7 @@ NAMES = {"stimulus": "trial_*/stim", "responses": "trial_*/robs", "valid": "vali
 LENGTHS = st.dictionaries(st.integers(1, 12), st.integers(0, 6), min_size=1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(LENGTHS, LENGTHS, LENGTHS, st.sampled_from(["h5", "zarr", "npy"]))
 def test_only_arrays_of_the_same_trial_meet(stim, robs, mask, kind):
     arrays = {f"trial_{trial}/stim": np.full((size, 2, 2), trial, np.uint8) for trial, size in stim.items()}
