@@ -347,7 +347,7 @@ def written(seed: int) -> tuple[str, list[list[str]]]:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_untidy_games_are_read_as_python_chess_plays_them(seed):
     text, games = written(seed)
     result = convert(text)
@@ -356,7 +356,7 @@ def test_untidy_games_are_read_as_python_chess_plays_them(seed):
 
 
 @given(fragments.pgn, st.sampled_from([{}, fragments.EVERYTHING]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_the_bytes_every_record_is_counted_and_no_moves_are_made_up(data, sections):
     convert(data, **sections)  # asserts that found = accepted + rejected and that python-chess reads the same
 

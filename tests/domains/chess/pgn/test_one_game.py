@@ -105,7 +105,7 @@ def test_numbers_may_count_from_the_start_position():
 
 
 @given(st.integers(0, len(game(1))), st.sampled_from(["", " ", "\n", "\n\n", "\r\n"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_game_that_is_cut_off_anywhere_takes_nothing_from_the_next(end, between):
     result = convert(game(0) + game(1)[:end] + between + game(2) + game(4))
     assert_only_whole_games(result)
@@ -124,7 +124,7 @@ def test_a_game_that_is_cut_off_anywhere_takes_nothing_from_the_next(end, betwee
 @example(3, "0 1*A")
 @example(3, "12. *")
 @example(3, "1... 1-0")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_is_between_the_tags_no_game_is_on_another_board(place, junk):
     text = "\n".join([*HEADER[:place], junk, *HEADER[place:]]) + "\n\n1. e4 e5 2. Nf3 1-0\n\n"
     result = convert(game(0) + text + game(2) + game(4))
