@@ -595,7 +595,7 @@ def forge(project: Path, folder: Path, forged: str) -> Path:
         identity["params"]["train"] |= {"channels": 2000, "blocks": 20}
         torch.save({**content, "identity": json.dumps(identity)}, file)
     else:
-        torch.save({**content, "model": {"zeros": torch.zeros(1 << 28)}}, file)
+        torch.save({**content, "model": {"zeros": torch.zeros(1 << 28, dtype=torch.uint8)}}, file)
         with zipfile.ZipFile(file) as whole, zipfile.ZipFile("small.pt", "w", zipfile.ZIP_DEFLATED) as small:
             for name in whole.namelist():
                 small.writestr(name, whole.read(name), compresslevel=1)
