@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
+from outofcore.display.table import figure
 from outofcore.domains.boards.policy import MovePrediction
 from outofcore.domains.boards.predict import Options, Prediction
 from outofcore.domains.domain import Row
@@ -64,4 +65,4 @@ def mistakes_of(
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g}\N{NO-BREAK SPACE}%"
+    return f"{figure(100 * share)}\N{NO-BREAK SPACE}%"
