@@ -224,9 +224,9 @@ def test_raw_that_grows_is_one_path() -> None:
             section.model_validate({"raw": {"a": "b"}, "grow": True, **tokenizer})
     section = get_domain("text").section
     assert section.model_validate({"raw": "texts", "grow": True, "tokenizer": "mine.json"}).grow
-    with pytest.raises(ValueError, match="with grow, expected file or gpt2, got bpe"):
+    with pytest.raises(ValueError, match="with grow: true, expected file or gpt2, got bpe"):
         section.model_validate({"raw": "texts", "grow": True})
-    with pytest.raises(ValueError, match="mode stream, got grow"):
+    with pytest.raises(ValueError, match="grow: expected false in mode stream"):
         section.model_validate({"raw": "texts", "grow": True, "mode": "stream", "tokenizer": {"kind": "file"}})
 
 

@@ -273,19 +273,20 @@ class TextSection(DomainSection):
     def _entries_share_a_tokenizer(self) -> TextSection:
         if isinstance(self.raw, str) and not self.grow:
             return self
-        what = "grow" if self.grow else "several paths in raw"
+        if self.mode == "stream" and self.grow:
+            raise ValueError("grow: expected false in mode stream, which reads the whole folder; or use mode store")
         if self.mode == "stream":
             raise ValueError(
-                f"raw: expected one path in mode stream, got {what}; name the folder alone, or use mode store"
+                "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
             )
         finished = {"path", "kind"} & self.tokenizer.model_fields_set == {"path"}  # as a call names one
         if self.tokenizer.learnt and not finished:
             given, kind = self.tokenizer.given, self.tokenizer.kind
+            several = "grow: true" if self.grow else "several paths in raw"
             first = self.raw if isinstance(self.raw, str) else next(iter(self.raw.values()))
             raise ValueError(
-                f"tokenizer.kind: with {what}, expected file or gpt2, got {kind}: each path that is added would change "
-                "the tokenizer, and so convert all the others again; set kind: file, and learn one with 'outofcore "
-                f"tokenizer {first} {given}/tokenizer.json --params "
-                f"params.yaml -S kind={kind}'"
+                f"tokenizer.kind: with {several}, expected file or gpt2, got {kind}: each path that is added would "
+                "change the tokenizer, and so convert all the others again; set kind: file, and learn one with "
+                f"'outofcore tokenizer {first} {given}/tokenizer.json --params params.yaml -S kind={kind}'"
             )
         return self
