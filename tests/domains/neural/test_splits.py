@@ -22,7 +22,7 @@ from tests.domains.neural.rig import section_of
 def session(name, repeat):
     count = len(repeat)
     start, keys, split = np.arange(count) * 10, np.zeros((count, 16), np.uint8), np.zeros(count, np.int8)
-    trials = Trials(start, start + 10, start, np.array(repeat, np.int64), start, 0, keys, split, split.astype(str))
+    trials = Trials(start, start + 10, start, np.array(repeat, np.int64), start, 0, keys, split, np.full(count, ""))
     return SimpleNamespace(trials=trials, fingerprint=name.encode(), pictures=None)
 
 
