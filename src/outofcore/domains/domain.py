@@ -108,8 +108,8 @@ class Domain:
     ``model.py``    ``make_task(store, section, evaluated, split)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
-    ``gallery.py``  ``pictures(store)`` and ``distributions(store)``, or ``mistakes(store, split, judge)``
-                    too; optional
+    ``gallery.py``  ``pictures(store)``, ``distributions(store)`` and, optionally,
+                    ``mistakes(store, split, judge)``; optional
     ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options, reading)``, or
                     ``answer(task, raw, section, options)`` in place of ``rows``; ``Options`` and
                     ``unfiltered(section)`` where they differ from the defaults; optional

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -68,11 +68,11 @@ class MovePrediction(Task):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, *expected = self.predict(batch)
-        return self._total(batch, logits, *expected), torch.tensor(len(logits))
+        policy = functional.cross_entropy(logits, batch[self.target], reduction="sum")
+        return self._with_outcomes(policy, batch, expected), torch.tensor(len(logits))
 
-    def _total(self, batch: Batch, logits: Tensor, *expected: Tensor) -> Tensor:
-        """The summed loss of what is predicted."""
-        loss = functional.cross_entropy(logits, batch[self.target], reduction="sum")
+    def _with_outcomes(self, loss: Tensor, batch: Batch, expected: Sequence[Tensor]) -> Tensor:
+        """A summed loss, and those of the expected outcomes."""
         for outcome, value in zip(self.outcomes, expected, strict=False):
             wanted = batch[outcome.name] / outcome.unit
             loss = loss + outcome_error(value / outcome.unit, wanted, outcome.loss)
@@ -86,7 +86,7 @@ class MovePrediction(Task):
         """Counts per bin of moves (16,), and summed errors of the model and the baselines."""
         target = batch[self.target]
         bins = (batch[self.number] // self.moves_per_bin).clamp(0, BINS - 1).long()
-        best = logits.topk(_TOP).indices
+        best, policy = logits.topk(_TOP).indices, functional.cross_entropy(logits, target, reduction="sum")
         hits = {
             "top1": best[:, 0] == target,
             "top5": (best == target[:, None]).any(1),
@@ -96,8 +96,8 @@ class MovePrediction(Task):
         sums = {
             "positions": torch.bincount(bins, minlength=BINS),
             **{name: torch.bincount(bins[hit], minlength=BINS) for name, hit in hits.items()},
-            "loss": self._total(batch, logits, *expected),
-            "policy_loss": functional.cross_entropy(logits, target, reduction="sum"),
+            "loss": self._with_outcomes(policy, batch, expected),
+            "policy_loss": policy,
             "surprise": self.surprise[target].sum(),
         }
         for outcome, value in zip(self.outcomes, expected, strict=False):

@@ -135,6 +135,10 @@ class SourceSection(Section):
     response_dtype: ResponseType = Field("float32", description="stored type of a response; counts fit uint8 or uint16")
     transforms: Transforms = Field((), description="applied to the frames once, before they are stored")
 
+    def axis_of(self, field: str) -> int:
+        """The axis of time of the arrays of a field of ``names``."""
+        return getattr(self.time_axis, field, 0)
+
     @property
     def arrays(self) -> list[str]:
         """Names and patterns of everything that is read."""

@@ -12,7 +12,7 @@ from outofcore.domains.neural.recordings.folder import LAYOUTS
 from outofcore.domains.neural.roles import COVARIATES
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import FORMATS, Session
-from outofcore.domains.neural.survey import MOST_LISTED, survey_sessions
+from outofcore.domains.neural.survey import first_names, survey_sessions
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
@@ -47,9 +47,7 @@ def _unnamed(files: Sequence[str]) -> str:
     """Why files are no session, and the settings that read them if a program of the field wrote them."""
     known = {PurePosixPath(file).name for file in files}
     hints = [f"; as of {words}" for layout, words in LAYOUTS.items() if known.issuperset(layout)]
-    more = f" and {len(files) - MOST_LISTED} more" if len(files) > MOST_LISTED else ""
-    listed = f"{', '.join(files[:MOST_LISTED])}{more}"
-    return f"no file has a known format of recordings or a name of source.names: {listed}{''.join(hints)}"
+    return f"no file has a known format of recordings or a name of source.names: {first_names(files)}{''.join(hints)}"
 
 
 def session_schema(session: Session, survey: SessionSurvey, source: SourceSection) -> Schema:

@@ -129,9 +129,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
     arrays = by_trial.arrays if by_trial is not None else {}
     frames, shape, tracks = NO_FRAMES, NO_FRAMES.shape[1:], dict[str, Track]()
     if names.stimulus is not None:
-        frames = arrays.get("stimulus") or find_array(
-            recording, "stimulus", names.stimulus, getattr(source.time_axis, "stimulus", 0)
-        )
+        frames = arrays.get("stimulus") or find_array(recording, "stimulus", names.stimulus, source.axis_of("stimulus"))
         shape = _frame_shape(frames, source)
         array = frames
         if names.frame is not None:
@@ -267,7 +265,7 @@ def _table(
     name = getattr(source.names, field)
     if name is None:
         return None
-    array = arrays.get(field) or find_array(recording, field, name, getattr(source.time_axis, field, 0))
+    array = arrays.get(field) or find_array(recording, field, name, source.axis_of(field))
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         raise SessionError(
             f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}",

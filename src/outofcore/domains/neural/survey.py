@@ -320,6 +320,12 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     )
 
 
+def first_names(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"{', '.join(names[:MOST_LISTED])}{more}"
+
+
 def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> list[str]:
     """What no setting names, once for all sessions with the same arrays, and which setting may be missing."""
     sessions: dict[tuple[str, ...], list[str]] = {}
@@ -328,7 +334,6 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
     notes = []
     for unread, files in sessions.items():
         if unread:
-            more = f" and {len(unread) - MOST_LISTED} more" if len(unread) > MOST_LISTED else ""
             hints = []
             for word, setting in SUGGESTED.items():
                 likely = next((array for array in unread if word in PurePosixPath(array).name.lower()), None)
@@ -336,7 +341,7 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
                 if likely is not None and getattr(names, setting) is None and framed:
                     hints.append(f"source.names.{setting}: {likely}")
             hint = f"; perhaps {', '.join(hints)}" if hints else ""
-            notes.append(f"{listed(files)}: not read: {', '.join(unread[:MOST_LISTED])}{more}{hint}")
+            notes.append(f"{listed(files)}: not read: {first_names(unread)}{hint}")
     return notes
 
 

@@ -101,7 +101,7 @@ def _by_key(
     recording: Recording, field: str, name: str, source: SourceSection
 ) -> dict[Key, RecordedArray | Reject] | None:
     """The arrays of a field by trial, or None if its name is that of one array."""
-    vector, axis = field in ("frame", "repeat"), getattr(source.time_axis, field, 0)
+    vector, axis = field in ("frame", "repeat"), source.axis_of(field)
     expected = f"names.{field} = {name!r}: expected a vector for each trial"
     if "*" not in name:
         try:
