@@ -16,7 +16,6 @@ from torch import Tensor
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.loading.iteration import Loader
-from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
 from outofcore.system.durable import replace_file, replace_text
 from outofcore.training.checkpoint import read_saved, write_saved
@@ -82,7 +81,7 @@ def split_digest(store: Store, split: str) -> str:
 
     Figures on splits of equal digests can be compared.
     """
-    if isinstance(store, JoinedStore) and store.stores != (store,):
+    if store.stores != (store,):
         digests = [split_digest(joined, split) for joined in store.stores]
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
     places = tuple(f"{part}/{split}/" if part else f"{split}/" for part in store.parts)
