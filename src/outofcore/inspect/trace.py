@@ -21,6 +21,7 @@ from outofcore.params import load_params, section_of_store
 from outofcore.raw.files import RawFile, unpacked_name
 from outofcore.raw.unit import Unit
 from outofcore.settings.machine import load_machine
+from outofcore.store.connection import is_address
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 from outofcore.training.loaders import open_split
@@ -43,6 +44,8 @@ def loader_of_run(file: Path, content: dict[str, Any], place: str | Path | None)
     recorded = json.loads(facts.read_text(encoding="utf-8")).get("store") if facts.is_file() else None
     if place is None and recorded is None:
         raise ParamsError(f"{file}: where its store is, is not recorded in {facts}; name it with --store")
+    if place is None and not is_address(recorded) and not Path(recorded).exists():
+        raise ParamsError(f"{file}: its store was {recorded}, which is not there from here; name it with --store")
     store = open_data(place or recorded)
     if store.digest != identity["store"]:
         raise ParamsError(
