@@ -17,7 +17,7 @@ from outofcore.loading.balanced import Balanced
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.origins import Origin
-from tests.loading.conftest import WINDOWS, MakeStore
+from tests.loading.conftest import WINDOWS, MakeStore, opened_once
 
 LENGTHS = [[300, 1, 64, 700, 35, 0, 400], [90, 500, 12], [64, 64, 1, 600]]
 FIRST = [0, 10_000, 20_000]  # number of the first row of each store
@@ -58,9 +58,8 @@ def opened(make_store: MakeStore, case: dict[str, Any], **options: Any) -> Loade
     stores: Any = stores_of(make_store, case)
     own = {name: value for name, value in case.items() if name not in ("stores", "parts")}
     common = {"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 4, "fields": ("id",)}
-    return loader(
-        dict(zip("abc", stores, strict=True)) if "weights" in case else stores, **{**common, **own, **options}
-    )
+    named = dict(zip("abc", stores, strict=True)) if "weights" in case else stores
+    return loader(opened_once(named), **{**common, **own, **options})
 
 
 def expected(origins: list[Origin], stores: list[Path]) -> list[list[int]]:
@@ -89,7 +88,7 @@ def rows(batch: Any) -> list[list[int]]:
     return [list(dict.fromkeys(sample)) for sample in batch["id"].reshape(len(batch["id"]), -1).tolist()]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
 @pytest.mark.parametrize("name", CASES)
 def test_the_batch_that_is_named_is_the_one_that_comes(make_store: MakeStore, name: str, seed: int) -> None:
     """On ranks that are stopped at random and resumed as any number of others, in any epoch."""
