@@ -173,7 +173,7 @@ def test_a_run_knows_its_loader(folder: Path, tmp_path: Path, monkeypatch: pytes
         assert [sample["row"] for sample in samples] == [origin.row for origin in expected.trace(0, 2)]
     monkeypatch.chdir(tmp_path)
     gone = call("trace", "run", "--step", "2", code=2).output
-    assert "its store was chess.zarr, which is not there from here; name it with --store" in " ".join(gone.split())
+    assert "expected its store at chess.zarr, which does not exist; name it with --store" in " ".join(gone.split())
     moved = json.loads(call("trace", "run", "--step", "2", "--store", str(folder / "chess.zarr"), "--json").output)
     assert [sample["row"] for sample in moved["samples"]] == [sample["row"] for sample in samples]
     done = call("trace", "run", "--step", "2", "--store", str(folder / "go.zarr"), code=2)

@@ -108,11 +108,11 @@ class Domain:
     ``model.py``    ``make_task(store, section, evaluated, split)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
-    ``gallery.py``  ``pictures(store)``, ``distributions(store)`` and, optionally,
-                    ``mistakes(store, split, judge)``; optional
+    ``gallery.py``  ``pictures(store)``, ``distributions(store)``; optional
     ``predict.py``  ``predict(task, batch)`` and ``rows(task, store, part, predicted, options, reading)``, or
                     ``answer(task, raw, section, options)`` in place of ``rows``; ``Options`` and
-                    ``unfiltered(section)`` where they differ from the defaults; optional
+                    ``unfiltered(section)`` where they differ from the defaults; ``mistakes(store, split, judge)``
+                    for the report; optional
     ==============  =======================================================================================
 
     A package within ``outofcore.domains`` is found by its folder, any other by an entry point of the group
@@ -261,7 +261,7 @@ class Domain:
 
         ``judge`` loads the model.
         """
-        module: Any = self._module("gallery") if self._has("gallery") else None
+        module: Any = self._module("predict") if self._has("predict") else None
         pictures: Sequence[Picture] = module.mistakes(store, split, judge) if hasattr(module, "mistakes") else ()
         return pictures
 

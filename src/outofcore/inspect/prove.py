@@ -32,6 +32,7 @@ from outofcore.settings.machine import load_machine
 from outofcore.store.opening import stores_in
 from outofcore.store.reader import Store
 from outofcore.store.verify import verify
+from outofcore.system.durable import replace_text
 from outofcore.training.arithmetic import PORTABLE
 from outofcore.training.loaders import LOADERS, open_split
 from outofcore.training.results import MODEL, order_of, raw_digest
@@ -195,7 +196,7 @@ def _again(file: Path, digest: str, name: str, params: Any, record: Mapping[str,
         raise StateError(f"{file}: --again needs STORE, and a model of train.arithmetic: portable, trained on one rank")
     with TemporaryDirectory() as folder:
         settings, out = Path(folder, "params.yaml"), Path(folder, "run")
-        settings.write_text(yaml.safe_dump({name: params}), encoding="utf-8")
+        replace_text(settings, yaml.safe_dump({name: params}))
         command = [sys.executable, "-m", "outofcore", "train", str(store.root), str(out), "--params", str(settings)]
         environment = os.environ | PORTABLE | {"OUTOFCORE_MICRO_BATCH": str(record["micro_batch"])}
         ended = subprocess.run([*command, "--device", "cpu"], env=environment, check=False, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command

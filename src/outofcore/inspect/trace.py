@@ -41,12 +41,12 @@ def loader_of_run(file: Path, content: dict[str, Any], place: str | Path | None)
     if domain.streamed(section):
         raise ParamsError(f"{file}: trained straight from raw files, in an order that does not name their records")
     facts = file.parents[2] / "metrics" / domain.name / "train_run.json"
-    recorded = json.loads(facts.read_text(encoding="utf-8")).get("store") if facts.is_file() else None
-    if place is None and recorded is None:
+    place = place or (json.loads(facts.read_text(encoding="utf-8")).get("store") if facts.is_file() else None)
+    if place is None:
         raise ParamsError(f"{file}: where its store is, is not recorded in {facts}; name it with --store")
-    if place is None and not is_address(recorded) and not Path(recorded).exists():
-        raise ParamsError(f"{file}: its store was {recorded}, which is not there from here; name it with --store")
-    store = open_data(place or recorded)
+    if not is_address(place) and not Path(place).exists():
+        raise ParamsError(f"{file}: expected its store at {place}, which does not exist; name it with --store")
+    store = open_data(place)
     if store.digest != identity["store"]:
         raise ParamsError(
             f"{store.root}: expected the store that {file} was trained on, digest {identity['store'][:12]}, got "

@@ -8,12 +8,8 @@ import chess
 import chess.svg
 import numpy as np
 
-from outofcore.domains.boards.gallery import LISTED, mistakes_of, pictures_of
-from outofcore.domains.boards.predict import Prediction
-from outofcore.domains.chess.codes import CHESS960
+from outofcore.domains.boards.gallery import pictures_of
 from outofcore.domains.chess.draw import RESULTS, board_of, move_of
-from outofcore.domains.chess.predict import position_row
-from outofcore.domains.domain import Judge, Row
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -23,22 +19,11 @@ ARROW = "#15781bcc"
 
 def pictures(store: Store) -> Sequence[Picture]:
     """A few positions with the move played."""
-    return pictures_of(store, _picture)
+    return pictures_of(store, picture)
 
 
-def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
-    """The positions whose move played the model expected least."""
-    task, judged = judge()
-    variants = store.sequences(split)["variant"].read()
-
-    def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:
-        board = board_of(row, chess960=variants[game] == CHESS960)
-        return _picture(store, split, game, row), position_row(task, row, board, prediction, LISTED, played=True)
-
-    return mistakes_of(task, store, split, judged, draw)
-
-
-def _picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
+def picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
+    """The position of a row of a game, with the move played."""
     board = board_of(rows)
     move, played = move_of(rows, board)
     side = "White" if board.turn == chess.WHITE else "Black"

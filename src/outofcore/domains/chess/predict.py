@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import chess
 import numpy as np
 from torch import Tensor
 
+from outofcore.domains.boards.gallery import LISTED, mistakes_of
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import Prediction, predict_rows, predicted_positions
 from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.draw import board_of, move_of
+from outofcore.domains.chess.gallery import picture
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.oracle import Replay
@@ -21,7 +23,8 @@ from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.tensors import make_reading
 from outofcore.domains.chess.widening import classify
-from outofcore.domains.domain import PREDICTED_SPLIT, Row
+from outofcore.domains.domain import PREDICTED_SPLIT, Judge, Row
+from outofcore.domains.gallery import Picture
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.errors import RawInputError
@@ -103,6 +106,18 @@ def _with_board(row: Columns, board: chess.Board) -> Columns | None:
     replay = Replay()
     replay.add(board, move)
     return {**row, **replay.rows()}
+
+
+def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
+    """The positions whose move played the model expected least."""
+    task, judged = judge()
+    variants = store.sequences(split)["variant"].read()
+
+    def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:
+        board = board_of(row, chess960=variants[game] == CHESS960)
+        return picture(store, split, game, row), position_row(task, row, board, prediction, LISTED, played=True)
+
+    return mistakes_of(task, store, split, judged, draw)
 
 
 def position_row(

@@ -7,13 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from outofcore.domains.boards.gallery import LISTED, mistakes_of, pictures_of
-from outofcore.domains.boards.predict import Prediction
-from outofcore.domains.domain import Judge, Row
+from outofcore.domains.boards.gallery import pictures_of
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
 from outofcore.domains.go.draw import LETTERS, frame_of, played, points_of
-from outofcore.domains.go.learn.policy import PolicyTask
-from outofcore.domains.go.predict import position_row
 from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.ndarrays import Bytes, Doubles
@@ -23,20 +19,11 @@ from outofcore.store.schema import Columns
 
 def pictures(store: Store) -> Sequence[Picture]:
     """A few positions with the move played."""
-    return pictures_of(store, _picture)
+    return pictures_of(store, picture)
 
 
-def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
-    """The positions whose move played the model expected least; none of a model of the task ``style``."""
-    task, judged = judge()
-
-    def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:
-        return _picture(store, split, game, row), position_row(row, prediction, LISTED, played=True)
-
-    return mistakes_of(task, store, split, judged, draw) if isinstance(task, PolicyTask) else ()
-
-
-def _picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
+def picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
+    """The position of a row of a game, with the move played."""
     del store, split, number
     state, points = rows["state"][0], points_of(rows)
     black, white = int((points == 1).sum()), int((points == 2).sum())

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from outofcore.domains.boards.gallery import LISTED, mistakes_of
 from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import Prediction, predicted_positions
-from outofcore.domains.domain import PREDICTED_SPLIT, Row
+from outofcore.domains.domain import PREDICTED_SPLIT, Judge, Row
+from outofcore.domains.gallery import Picture
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.filters import FilterSection
+from outofcore.domains.go.gallery import picture
 from outofcore.domains.go.learn.players import file_owners, read_games
 from outofcore.domains.go.learn.policy import PolicyTask
 from outofcore.domains.go.learn.style import StyleTask
@@ -78,6 +81,16 @@ def rows(
     )
     for game, row, prediction, follows in positions:
         yield {"game": game, **position_row(row, prediction, options, played=follows)}
+
+
+def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
+    """The positions whose move played the model expected least; none of a model of the task ``style``."""
+    task, judged = judge()
+
+    def draw(game: int, row: Columns, prediction: Prediction) -> tuple[Picture, Row]:
+        return picture(store, split, game, row), position_row(row, prediction, LISTED, played=True)
+
+    return mistakes_of(task, store, split, judged, draw) if isinstance(task, PolicyTask) else ()
 
 
 def position_row(row: Columns, prediction: Prediction, options: Options, *, played: bool) -> Row:
