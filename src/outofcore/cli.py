@@ -29,7 +29,7 @@ with stopped_at_once():
     from outofcore.space.committed import committed as check_committed
     from outofcore.space.dvc_cache import find_cache
     from outofcore.store.connection import shown
-    from outofcore.store.opening import open_data, stores_in
+    from outofcore.store.opening import open_data, open_stores, stores_in
     from outofcore.store.reader import open_store
     from outofcore.store.unsealed import Unsealed
     from outofcore.system.importing import large_imports
@@ -127,8 +127,8 @@ def show_rows(
 
 @app.command(short_help="Compare two stores.")
 def diff(
-    old: Annotated[Path, typer.Argument(help="Folder of a sealed store.")],
-    new: Annotated[Path, typer.Argument(help="Folder of another store of the same domain.")],
+    old: Annotated[Path, typer.Argument(help="A sealed store, or a folder of them.")],
+    new: Annotated[Path, typer.Argument(help="Another one of the same domain.")],
     *,
     show: Annotated[bool, typer.Option("--show", help="Also show ten sequences of each kind of change.")] = False,
     as_json: AsJson = False,
@@ -147,7 +147,7 @@ def diff(
     with one_line_errors(resumes=False):
         from outofcore.inspect.diff import diff as compare
 
-        stores = open_store(old), open_store(new)
+        stores = open_stores(old), open_stores(new)
         result = compare(*stores, show=10 if show else 0)
         if as_json:
             facts: dict[str, Any] = {table.name: table.records for table in result.tables}
@@ -540,7 +540,7 @@ def prove(
         with large_imports():
             from outofcore.inspect.prove import prove as check
 
-        proof = check(model, open_data(store) if store else None, raw, again=again)
+        proof = check(model, open_stores(store) if store else None, raw, again=again)
         if as_json:
             _print_json(asdict(proof) | {"holds": proof.holds})
         else:

@@ -205,14 +205,14 @@ def convert_entries(
     """
     searched, started = search_raw(domain, section), time.monotonic()
     report_left_out(section.raw, searched.unread)
-    grown, before = by_entry(searched.files, domain.suffixes), Entries(folder)
-    before.refuse_foreign(list(grown))
+    grown = by_entry(searched.files, domain.suffixes)
     refusal = f"{folder}: another process converts into this folder; wait until it has ended"
     with (
-        WorkFolder(folder.with_name(f"{folder.name}.zarr.work"), refusal) as work,
+        WorkFolder(folder.with_name(f"{folder.name}.entries.zarr.work"), refusal) as work,
         MemoryWatch(interval=0.25) as memory,
     ):
-        new, earlier = Entries(work.path), Earlier()
+        new, before, earlier = Entries(work.path), Entries(folder), Earlier()
+        before.refuse_foreign([*grown, *new.records])
         records: dict[str, dict[str, Any]] = {}
         taken, converted = list[str](), list[str]()
         unread: RawInputError | None = None
@@ -229,6 +229,7 @@ def convert_entries(
                 entries = new
                 converted.append(name)
                 sys.stderr.write(f"{domain.name} {visible(name)}: converting\n")
+                new.record({other: record for other, record in new.records.items() if other != name})
                 new.remove(name)
                 store, rejects = new.path(name, STORE), new.path(name, ENTRY_REJECTS)
                 figures = (
@@ -238,7 +239,7 @@ def convert_entries(
                         domain, section, store, rejects, machine, commit, files=files, earlier=earlier
                     )[0]
                 )
-                new.record({**new.records, name: {"made_of": made_of, "after": earlier.digest, "figures": figures}})
+                new.add(name, made_of, earlier, figures)
             taken += [name] if entries is new else []
             records[name] = {**entries.records[name], "after": earlier.digest}
             earlier.add(name, made_of, entries.keys(name))

@@ -217,6 +217,90 @@ def test_what_is_no_folder_of_entries_is_not_touched(tmp_path: Path) -> None:
         convert(raw, folder)
 
 
+def test_names_of_files_are_names_of_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "stores"
+    write(raw, {"v1.2 b": [1, 2], "V1.2 b": [2, 3], "lockdown": [3, 4], "entries": [5]})
+    if len(list(raw.iterdir())) < 4:  # a filesystem that ignores case
+        (raw / "V1.2 b.pgn").unlink()
+    names = sorted(path.stem for path in raw.iterdir())
+    assert list(convert(raw, folder)["digests"]) == names
+    (raw / "V1.2 b.pgn").write_bytes(b"")  # what it had goes to those that left it to this one
+    capsys.readouterr()
+    convert(raw, folder)
+    assert [path.stem for path in sorted(folder.glob("*.zarr"))] == ["entries", "lockdown", "v1.2 b"]
+    convert(raw, tmp_path / "fresh")
+    assert content(folder) == content(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("move", [1, 2, 4, 6, 9])
+def test_a_kill_while_entries_move_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: int
+) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "stores"
+    write(raw, {"a": [1, 2], "b": [2, 3], "c": [4]})
+    convert(raw, folder)
+    write(raw, {"a": [1], "b": [2, 5], "d": [4, 6]})
+    rename, moves = Path.rename, list[Path]()
+
+    def killed(source: Path, target: Path) -> Path:
+        if target.parent == folder:
+            moves.append(target)
+        if len(moves) == move:
+            raise SystemExit
+        return rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(SystemExit):
+            convert(raw, folder)
+    (folder / "entries.json.0123abcd.part").write_text("half")
+    (raw / "b.pgn").unlink()
+    convert(raw, folder)
+    convert(raw, tmp_path / "fresh")
+    assert content(folder) == content(tmp_path / "fresh")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "raw", "stores"]
+
+
+def test_a_table_that_is_missing_or_changed_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "stores"
+    write(raw, {"a": [1, 2], "b": [2, 3], "c": [3, 4]})
+    convert(raw, folder)
+    before = content(folder)
+    for name in ("b.keys.npy", "b.earlier.npy", "b.rejects.csv"):
+        changed = bytearray(before[name])
+        changed[-1] ^= 1
+        for damage in (bytes(changed), None):
+            (folder / name).unlink()
+            if damage is not None:
+                (folder / name).write_bytes(damage)
+            capsys.readouterr()
+            convert(raw, folder)
+            assert converted(capsys) == ["b"]
+            assert content(folder) == before
+
+
+def test_nothing_outside_of_the_folder_is_touched(tmp_path: Path) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "stores"
+    write(raw, {"a": [1, 2]})
+    others = [
+        tmp_path / "other.zarr",
+        tmp_path / "stores.zarr.work",
+    ]  # of a store, and of a conversion into stores.zarr
+    for other in others:
+        other.mkdir()
+        (other / "mine").write_text("mine")
+    convert(raw, folder)
+    records = json.loads((folder / "entries.json").read_text())
+    for forged in ({**records, "../other": records["a"]}, [1], {"a": 1}, {"a": {"made_of": "x"}}):
+        (folder / "entries.json").write_text(json.dumps(forged))
+        with pytest.raises(StoreError, match="nothing was touched"):
+            convert(raw, folder)
+    assert all((other / "mine").read_text() == "mine" for other in others)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StoreError, match="expected a folder, got a file"):
+        convert(raw, tmp_path / "file")
+
+
 def test_raw_that_grows_is_one_path() -> None:
     for name, tokenizer in (("chess", {}), ("text", {"tokenizer": {"kind": "file"}})):
         section = get_domain(name).section

@@ -157,6 +157,43 @@ def test_a_column_that_has_another_value_is_named() -> None:
         assert before - 4 == after == look["sequence"]["length"]
 
 
+def test_folders_of_stores_are_compared_game_by_game() -> None:
+    for name, numbers in (("a", range(10)), ("b", range(10, 30)), ("c", range(30, 36))):
+        Path(f"raw/{name}.pgn").write_text("".join(map(game, numbers)))
+    old = chess_store("raw", "old", grow=True)
+    Path("raw/c.pgn").unlink()
+    Path("raw/d.pgn").write_text("".join(map(game, range(40, 44))))
+    new = chess_store("raw", "new", grow=True, filters={"min_elo": 1540})
+    lines = [line.split(",") for name in "ab" for line in Path(f"new/{name}.rejects.csv").read_text().splitlines()[1:]]
+    reasons = Counter(("removed", "stored", line[2]) for line in lines)
+    assert len(reasons) == 2
+    facts = compared(old, new, "--show")
+    assert facts["sequences"] == {
+        ("same columns", "", ""): 30 - len(lines),
+        **reasons,
+        ("removed", "stored", "no such raw file"): 6,
+        ("added", "no such raw file", "stored"): len(splits_of(Path("new/d.zarr"))),
+    }
+    for title, look in facts["examples"].items():
+        file, offset = re.match(r"\w+: (\w\.pgn) at ([\d,]+)", title).groups()  # type: ignore[union-attr]
+        raw = [
+            game(number)
+            for number in {"a": range(10), "b": range(10, 30), "c": range(30, 36), "d": range(40, 44)}[file[0]]
+        ]
+        text = "".join(raw)[int(offset.replace(",", "")) :]
+        assert f'[White "{look["sequence"]["white"]}"]' in text.splitlines()[:3]
+
+
+def test_a_list_of_rejects_that_is_something_else_is_one_line() -> None:
+    Path("raw/a.pgn").write_text("".join(map(game, range(8))))
+    old, new = chess_store("raw", "old.zarr"), chess_store("raw", "new.zarr", filters={"min_elo": 1530})
+    for content in (b"file,offset,reason\na,b,c\n", b"\xff\xfe", b"a,b\n1,2\n"):
+        Path("new.zarr.rejects.csv").write_bytes(content)
+        assert re.fullmatch(
+            r".*new.zarr.rejects.csv: expected a list of rejects.*\n", call("diff", old, new, code=2).stderr
+        )
+
+
 def sgf(name: str, moves: int) -> bytes:
     points = [f"{'BW'[number % 2]}[{chr(97 + number % 19)}{chr(97 + number // 19)}]" for number in range(moves)]
     return f"(;GM[1]FF[4]SZ[19]PB[{name}]PW[white];{';'.join(points)})".encode()

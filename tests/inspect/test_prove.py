@@ -240,3 +240,40 @@ def test_a_model_is_trained_again_byte_for_byte() -> None:
     claim = prove(Path("run"), open_store("chess.zarr"), again=True).claims[-1]
     assert (claim.verdict, claim.recorded, claim.now) == ("differs", sha(MODEL), digest)
     assert "needs STORE" in call("prove", "run", "--again", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("identity", "[]"),
+        ("identity", '{"domain": "chess", "params": {}, "store": "", "raw": "", "attributes": {}}'),
+        ("record", "{}"),
+        ("record", '{"code": [], "order": [], "device": 1, "ranks": 1, "micro_batch": 1}'),
+        ("step", "many"),
+        ("params", "x"),
+    ],
+)
+def test_a_forged_record_is_one_line(what: str, value: str) -> None:
+    if what == "params":
+        identity = json.loads(torch.load(MODEL, weights_only=True)["identity"])
+        identity["params"]["train"]["batch_size"] = value
+        what, value = "identity", json.dumps(identity)
+    rewrite(**{what: value})
+    assert "expected a model that records its origin" in call("prove", "run", "chess.zarr", "raw", code=2).stderr
+
+
+def test_data_of_another_kind_is_one_line() -> None:
+    outofcore.write_store("mine.zarr", {"x": np.arange(8)})
+    assert "expected a store of chess" in call("prove", "run", "mine.zarr", code=2).stderr
+
+
+def test_a_folder_of_stores_is_proved_though_an_entry_has_none() -> None:
+    Path("raw/c.pgn").write_text(Path("raw/a.pgn").read_text())  # duplicates only
+    outofcore.convert("chess", "raw", "stores", splits={"val": 0.2}, grow=True)
+    assert not Path("stores/c.zarr").exists()
+    settings = [word for name, value in TRAIN.items() for word in ("-S", f"{name}={value}")]
+    call("train", "stores", "grown", *settings)
+    proof = json.loads(call("prove", "grown", "stores", "raw", "--json").stdout)
+    assert {claim["verdict"] for claim in proof["claims"] if claim["what"] != "params.yaml"} == {"holds"}
+    Path("raw/d.pgn").write_text(game(90))
+    assert list(differing("grown", "stores", "raw")) == ["raw files: d.pgn"]

@@ -273,3 +273,12 @@ def test_what_was_removed_from_a_work_folder_is_off_the_disk_before_the_folder_g
         work.empty()
         monkeypatch.setattr(shutil, "rmtree", watched)
     assert names == [{"outofcore-work", "lock"}]
+
+
+def test_a_file_whose_name_begins_as_that_of_the_lock_is_content(tmp_path: Path) -> None:
+    with WorkFolder(tmp_path / "work", "busy") as work:
+        (work.path / "lockdown.zarr").write_text("mine")
+    assert (tmp_path / "work/lockdown.zarr").read_text() == "mine"
+    with WorkFolder(tmp_path / "work", "busy") as work:
+        work.empty()
+    assert not (tmp_path / "work").exists()

@@ -2,9 +2,9 @@
 
 Next to ``NAME.zarr`` are its rejects and, where duplicates are dropped, the keys of all sequences that its raw files
 have (``NAME.keys.npy``), and which of them an earlier entry has (``NAME.earlier.npy``), by name; it leaves these to
-that one. ``entries.json`` states what each entry was made of, and its figures. An entry stays as long as both are so:
-what it was made of, and which of its keys earlier entries have. So the bytes of the folder follow from the raw files
-and the settings, whatever the order in which files were added and removed.
+that one. ``entries.json`` states what each entry was made of, its figures, and the digests of these tables. An entry
+stays as long as all are so, and which of its keys earlier entries have. So the bytes of the folder follow from the raw
+files and the settings, whatever the order in which files were added and removed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ import numpy.typing as npt
 from outofcore.conversion.seen import Keys, contains
 from outofcore.errors import StoreError
 from outofcore.store.reader import open_store
-from outofcore.system.durable import remove, replace_text, replacing, sync_folder, writing
+from outofcore.store.seal import describe
+from outofcore.system.durable import remove, remove_unfinished, replace_text, replacing, sync_folder, writing
 
 RECORD = "entries.json"
 STORE, REJECTS, KEYS, LEFT = ".zarr", ".rejects.csv", ".keys.npy", ".earlier.npy"
+TABLES = (REJECTS, KEYS, LEFT)
 _BLOCK = 1 << 20  # keys looked up at a time
 
 
@@ -59,18 +61,24 @@ class Entries:
         self.folder = folder
         self.records: dict[str, dict[str, Any]] = {}
         self._ours = False
-        with suppress(OSError, ValueError):
-            self.records = json.loads((folder / RECORD).read_bytes())
-            self._ours = True
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            records = json.loads((folder / RECORD).read_bytes())
+            self._ours = all(
+                not {"/", os.sep} & set(name)
+                and {"made_of", "after", "figures", "tables"} <= record.keys()
+                and {"accepted", "digest"} <= record["figures"].keys()
+                for name, record in records.items()
+            )
+            self.records = records if self._ours else {}
 
     def path(self, name: str, ending: str) -> Path:
         return self.folder / f"{name}{ending}"
 
     def has(self, name: str, made_of: str, earlier: Earlier) -> bool:
         """Whether an entry is here as a conversion after these earlier ones would make it."""
-        record = self.records.get(name, {})
-        with suppress(OSError, ValueError, StoreError):
-            if record.get("made_of") != made_of or not self.path(name, REJECTS).is_file():
+        record = self.records.get(name)
+        with suppress(OSError, ValueError, LookupError, TypeError, StoreError):
+            if record is None or record["made_of"] != made_of or record["tables"] != self._tables(name):
                 return False
             stored = record["figures"]["accepted"]
             if stored and open_store(self.path(name, STORE)).digest != record["figures"]["digest"]:
@@ -86,27 +94,37 @@ class Entries:
         path = self.path(name, KEYS)
         return np.load(path, mmap_mode="r") if path.is_file() else None
 
+    def _tables(self, name: str) -> dict[str, str]:
+        """The SHA-256 of the files next to a store, by their endings."""
+        return {end: describe(self.folder, f"{name}{end}")[1] for end in TABLES if self.path(name, end).is_file()}
+
+    def add(self, name: str, made_of: str, earlier: Earlier, figures: Mapping[str, Any]) -> None:
+        """Record an entry whose files are here."""
+        facts = {"made_of": made_of, "after": earlier.digest, "figures": figures, "tables": self._tables(name)}
+        self.record({**self.records, name: facts})
+
     def record(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """State which entries are whole."""
         self.records = {name: dict(records[name]) for name in sorted(records)}
         replace_text(self.folder / RECORD, json.dumps(self.records, indent=1) + "\n")
 
     def remove(self, name: str) -> None:
-        for ending in (STORE, REJECTS, KEYS, LEFT):
+        for ending in (STORE, *TABLES):
             with writing(self.folder):
                 remove(self.path(name, ending))
 
     def take(self, other: Entries, names: Sequence[str], records: Mapping[str, Mapping[str, Any]]) -> None:
         """Take entries over from another folder, and keep these records and their entries only.
 
-        A file is replaced, never written to: DVC links what it caches. What a kill leaves here has no record.
+        A file is replaced, never written to: DVC links what it caches. What a kill leaves here has no record here,
+        but one in the other folder.
         """
-        for name in self.records.keys() - records.keys():
+        for name in {*self.records, *other.records} - records.keys():
             self.remove(name)
         self.record({name: self.records[name] for name in self.records.keys() & records.keys() - set(names)})
         for name in names:
             self.remove(name)
-            for ending in (STORE, REJECTS, KEYS, LEFT):
+            for ending in (STORE, *TABLES):
                 if os.path.lexists(source := other.path(name, ending)):
                     with writing(self.folder):
                         source.rename(self.path(name, ending))
@@ -118,9 +136,15 @@ class Entries:
         known = {*self.records, *(names if self._ours else ())}
         own = {
             *([RECORD] if self._ours else []),
-            *(f"{name}{ending}" for name in known for ending in (STORE, REJECTS, KEYS, LEFT)),
+            *(f"{name}{ending}" for name in known for ending in (STORE, *TABLES)),
         }
-        other = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
+        if self._ours:
+            remove_unfinished(self.folder / RECORD)
+        other = sorted(path.name for path in self.folder.iterdir()) if self.folder.is_dir() else []
+        if self.folder.exists() and not self.folder.is_dir():
+            raise StoreError(
+                f"{self.folder}: expected a folder, got a file; nothing was touched: choose another target"
+            )
         if strange := [name for name in other if name not in own]:
             raise StoreError(
                 f"{self.folder}: expected a new folder, or one of entries with their {RECORD}, got {strange[0]} in it; "

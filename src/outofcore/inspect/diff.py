@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.conversion.growing import REJECTS
 from outofcore.display.table import DisplayTable, columns
 from outofcore.errors import StoreError
 from outofcore.inspect.store import Look, flat_params, looks
 from outofcore.ndarrays import Ints
+from outofcore.store.opening import stores_in
 from outofcore.store.reader import Store
 
 Values = npt.NDArray[Any]
@@ -143,11 +145,11 @@ def _codes(values: Values) -> Ints:
 def _identities(codes: Mapping[str, Ints], own: Iterable[str], shared: npt.NDArray[np.bool_], count: int) -> Ints:
     """A number for each sequence, of which each store has at most one: equal where both have the same.
 
-    By place in a shared raw file, else by its own columns but the number of rows, which depends on settings.
+    By place in a shared raw file, else by its part and own columns but the number of rows, which depends on settings.
     """
     keys = [shared.astype(np.int64)]
     keys += [codes[name] * shared for name in ("_digest", "_path", *_PLACE) if name in codes]
-    keys += [codes[name] * ~shared for name in own if name != "length" and not shared.all()]
+    keys += [codes[name] * ~shared for name in ("_part", *own) if name != "length" and not shared.all()]
     key = np.zeros(len(shared), np.int64)
     for code in keys:
         key = _codes(key * (int(code.max(initial=0)) + 1) + code)
@@ -158,20 +160,29 @@ def _identities(codes: Mapping[str, Ints], own: Iterable[str], shared: npt.NDArr
     return key + nth * (int(key.max(initial=0)) + 1)
 
 
-def rejects_file(store: Store) -> Path | None:
-    """The list of rejects of a store, next to it or in its project; None if it is not here."""
-    root = Path(store.root).absolute()
-    folders = [above for above in root.parents if above.name == "stores"]
-    inside = [above.with_name("rejects") / root.relative_to(above).with_suffix(".csv") for above in folders]
-    return next((path for path in (root.with_name(f"{root.name}.rejects.csv"), *inside) if path.is_file()), None)
+def rejects_of(store: Store) -> list[tuple[str, int, str]] | None:
+    """File, offset and reason of the rejects of a store, from the list next to it or in its project; None without it.
+
+    Raises StoreError if a list is damaged.
+    """
+    rejects: list[tuple[str, int, str]] = []
+    for root in map(Path.absolute, stores_in(store.root) or [Path(store.root)]):
+        folders = [above for above in root.parents if above.name == "stores"]
+        inside = [above.with_name("rejects") / root.relative_to(above).with_suffix(".csv") for above in folders]
+        places = (root.with_name(f"{root.name}{REJECTS}"), root.with_suffix(REJECTS), *inside)
+        if (path := next(filter(Path.is_file, places), None)) is None:
+            return None
+        try:
+            with path.open(newline="", encoding="utf-8") as lines:
+                rejects += [(row["file"], int(row["offset"]), row["reason"]) for row in csv.DictReader(lines)]
+        except (ValueError, LookupError, TypeError, csv.Error) as error:
+            raise StoreError(f"{path}: expected a list of rejects, got something else; move it elsewhere") from error
+    return rejects
 
 
 def _rejects(store: Store) -> Rejects:
     """The rejects of a store, as far as they are here."""
-    if (path := rejects_file(store)) is None:
-        return {}
-    with path.open(newline="", encoding="utf-8") as lines:
-        return {(row["file"], int(row["offset"])): row["reason"] for row in csv.DictReader(lines)}
+    return {(file, offset): reason for file, offset, reason in rejects_of(store) or ()}
 
 
 def _reasons(

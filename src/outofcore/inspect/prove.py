@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -18,15 +17,17 @@ from typing import Any, Literal
 import torch
 import yaml
 
+from outofcore.conversion.growing import Entries
 from outofcore.display.table import DisplayTable, columns
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.errors import OutOfCoreError, StateError
-from outofcore.inspect.diff import rejects_file
+from outofcore.inspect.diff import rejects_of
 from outofcore.inspect.store import flat_params
 from outofcore.models import model_file, read_model
 from outofcore.params import load_params
 from outofcore.project.code import training_code
+from outofcore.project.entries import by_entry
 from outofcore.raw.files import find_files
 from outofcore.settings.machine import load_machine
 from outofcore.store.opening import stores_in
@@ -89,28 +90,32 @@ def prove(path: Path, store: Store | None = None, raw: Path | None = None, *, ag
     content = read_model(file)
     try:
         identity, record = json.loads(content["identity"]), json.loads(content["record"])
-        name, params = identity["domain"], identity["params"]
-        code, order = dict(record["code"]), record["order"]
+        name, params, steps = identity["domain"], identity["params"], int(content["step"])
+        train, code, order = dict(params["train"]), dict(record["code"]), dict(flat_params(record["order"]))
+        recorded = _recorded(identity["attributes"], identity["store"], identity["raw"])
+        in_store = bool(record["order"]["layout"])
         facts = {key: str(record[key]) for key in ("device", "ranks", "micro_batch")}
-    except (KeyError, TypeError, ValueError) as error:
+        domain = get_domain(name)
+        section: Any = domain.section.model_validate({**params, "raw": "."})
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise StateError(f"{file}: expected a model that records its origin, got one of an earlier version") from error
-    domain, train = get_domain(name), params["train"]
+    if store and store.domain != name:
+        raise StateError(f"{store.root}: expected a store of {name}, as the model's was, got one of {store.domain}")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    facts = {"model.pt (sha256)": digest, "domain": name, "steps": f"{content['step']:,}"} | facts
+    facts = {"model.pt (sha256)": digest, "domain": name, "steps": f"{steps:,}"} | facts
     facts |= {key: str(train[key]) for key in ("seed", "epochs", "batch_size", "arithmetic", "skip") if key in train}
     now = training_code(domain)
     claims = _compare("version", code | {"code": None}, now | {"code": None})
     claims += _compare("code that trains (sha256)", {"": code.get("code")}, {"": now["code"]})
     stated = file.absolute().parents[2] / "params.yaml"  # of the project, if it is one
-    section = load_params(stated).section(name) if stated.is_file() else None
-    written = section and dict(flat_params(section.model_dump(mode="json", exclude={"audit"})))
+    project = load_params(stated).section(name) if stated.is_file() else None
+    written = project and dict(flat_params(project.model_dump(mode="json", exclude={"audit"})))
     claims += _compare("params.yaml", dict(flat_params(params)), written)
-    recorded = _recorded(identity["attributes"], identity["store"], identity["raw"])
     recorded |= {"bytes of the store": {"": _SEALED}, "rejects as listed": recorded["rejected records"]}
-    here = _here(domain, params, store, content["step"] if order["layout"] else None) if store else {}
-    for what, values in (recorded | {_ORDER: dict(flat_params(order))}).items():
+    here = _here(domain, section, store, steps if in_store else None) if store else {}
+    for what, values in (recorded | {_ORDER: order}).items():
         claims += _compare(what, values, here.get(what))
-    claims += _of_raw(domain, params, store, raw)
+    claims += _of_raw(domain, section, store, raw)
     if again:
         claims.append(_again(file, digest, name, params, record, store))
     return Proof(digest, facts, tuple(claims))
@@ -142,29 +147,25 @@ def _recorded(attributes: Mapping[str, Any], digest: str, raw: str) -> dict[str,
     }
 
 
-def _here(
-    domain: Domain, params: Mapping[str, Any], store: Store, steps: int | None
-) -> dict[str, dict[str, Any] | None]:
+def _here(domain: Domain, section: Any, store: Store, steps: int | None) -> dict[str, dict[str, Any] | None]:
     """The same of a store here, its bytes, the rejects that are listed, and the order of so many steps on it.
 
     ``steps`` None is for a training directly from raw files, whose order no store has.
     """
     problems = [problem for one in (stores_in(store.root) or (store.root,)) for problem in verify(one).problems]
     listed = None
-    if rejects := rejects_file(store):
-        with rejects.open(newline="", encoding="utf-8") as lines:
-            listed = dict(Counter(row["reason"] for row in csv.DictReader(lines)))
+    if (rejects := rejects_of(store)) is not None:
+        listed = dict(Counter(reason for _, _, reason in rejects))
     try:
-        order = None if steps is None else _order(domain, params, store, steps)
+        order = None if steps is None else _order(domain, section, store, steps)
     except OutOfCoreError as error:
         order = {"": str(error)}
     checked = {"bytes of the store": {"": (problems or [_SEALED])[0]}, "rejects as listed": listed, _ORDER: order}
     return _recorded(store.attributes, store.digest, raw_digest(store)) | checked
 
 
-def _order(domain: Domain, params: Mapping[str, Any], store: Store, steps: int) -> dict[str, Any]:
+def _order(domain: Domain, section: Any, store: Store, steps: int) -> dict[str, Any]:
     """The order of a training on a store here, with these settings."""
-    section: Any = domain.section.model_validate({**params, "raw": "."})
     machine = load_machine()
     batches = open_split(
         store,
@@ -181,12 +182,15 @@ def _order(domain: Domain, params: Mapping[str, Any], store: Store, steps: int) 
         return dict(flat_params(order_of(batches, steps)))
 
 
-def _of_raw(domain: Domain, params: Mapping[str, Any], store: Store | None, raw: Path | None) -> list[Claim]:
+def _of_raw(domain: Domain, section: Any, store: Store | None, raw: Path | None) -> list[Claim]:
     """The raw files, each by its SHA-256."""
     if store is None or raw is None:
         return [Claim("raw files", "not here", "-", "-")]
     names, digests = (store.sources[name].read().tolist() for name in ("name", "digest"))
-    files = find_files(raw, params["match"], domain.suffixes, section=domain.name)
+    files = find_files(raw, section.match, domain.suffixes, section=domain.name)
+    # Entries of which nothing is accepted have no store.
+    if empty := {name for name, own in Entries(Path(store.root)).records.items() if not own["figures"]["accepted"]}:
+        files = [file for name, own in by_entry(files, domain.suffixes).items() if name not in empty for file in own]
     return _compare("raw files", dict(zip(names, digests, strict=True)), {file.name: file.digest() for file in files})
 
 

@@ -66,6 +66,9 @@ class JoinedStore(Store):
         if path.endswith("/sequences"):
             rows = [len(store.table(path.removesuffix("/sequences"))) for store in self._stores]
             fields["start"] = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
+            if "source" in fields and fields["source"].dtype != object:  # numbers of rows of the table of sources
+                rows = [len(store.sources) for store in self._stores]
+                fields["source"] = JoinedArray([table["source"] for table in tables], np.cumsum([0, *rows[:-1]]))
         return Table(path, fields)
 
     def part_attributes(self, part: str) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class JoinedArray(Array):
         for number, array in enumerate(self._arrays):
             first, last = (min(max(place, 0), len(array)) for place in (start, stop))
             values = array.read(first, last)
-            parts.append(values if self._added is None else values + self._added[number])
+            parts.append(values if self._added is None else values + self._added[number].astype(values.dtype))
             start, stop = start - len(array), stop - len(array)
         return np.concatenate(parts, out=out)
 

@@ -53,13 +53,9 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
         return open_tokens(value, **_arguments(value, given, _TOKENS, _BOTH))
-    if isinstance(value, str | Path) and (paths := stores_in(value)):
-        stores = [open_store(path) for path in paths]
-        check_stores(stores, apart=True)
-        stored = JoinedStore(Path(value), stores)
-    elif isinstance(value, str | Path):
+    if isinstance(value, str | Path):
         try:
-            stored = open_store(value)
+            stored = open_stores(value)
         except StoreError:
             if not _is_zarr(value):
                 raise
@@ -72,6 +68,16 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
         kind = type(value).__name__
         raise ParamsError(f"store: expected a store, or where it is, or a zarr Group, Array or Store, got a {kind}")
     return open_zarr(value, fields, **_arguments(value, given, _OTHER_ZARR, _BOTH))
+
+
+def open_stores(path: str | Path) -> Store:
+    """Open a sealed store, or a folder of them as one; raises StoreError for anything else."""
+    paths = stores_in(path)
+    if not paths:
+        return open_store(path)
+    stores = [open_store(one) for one in paths]
+    check_stores(stores, apart=True)
+    return JoinedStore(Path(path), stores)
 
 
 def stores_in(path: str | Path) -> list[Path]:

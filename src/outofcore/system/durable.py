@@ -248,7 +248,7 @@ def _is_of_this_user(facts: os.stat_result) -> bool:
 
 def _is_own(path: Path) -> bool:
     """Whether a path in a work folder is its mark or its lock."""
-    return path.name == MARK or path.name.startswith(LOCK)
+    return path.name in (MARK, LOCK, f"{LOCK}.holder")
 
 
 def remove(path: Path) -> None:
