@@ -19,7 +19,7 @@ from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.growing import REJECTS as ENTRY_REJECTS
-from outofcore.conversion.growing import STORE, Earlier, Entries, save_keys, summed
+from outofcore.conversion.growing import STORE, Earlier, Entries, figures_of_all, save_keys
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import NOT_STORED, identity, work_folder
 from outofcore.conversion.run import Conversion
@@ -251,15 +251,7 @@ def convert_entries(
             )
         before.take(new, taken, records)
         work.empty()
-    whole = summed(list(figures.values()))
-    rows, seconds = sum(whole["rows"].values()), time.monotonic() - started
-    doubted = [f"{name}: {doubt}" for name, own in figures.items() for doubt in own.get("doubts", ())]
-    whole |= {
-        "bytes_per_row": round(whole["bytes_store"] / rows, 3) if rows else 0.0,
-        "digest": open_data(folder).digest,
-        "digests": {name: own["digest"] for name, own in figures.items() if own["accepted"]},
-        **({"doubts": doubted} if doubted else {}),
-    }
+    whole, seconds = figures_of_all(figures, open_data(folder).digest), time.monotonic() - started
     run = {
         "digest": whole["digest"],
         "seconds": round(seconds, 2),

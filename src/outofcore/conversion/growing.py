@@ -160,13 +160,26 @@ def save_keys(store: Path, keys: Keys, earlier: Earlier) -> None:
             np.save(stream, values.astype("<u8", copy=False))
 
 
-def summed(figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def figures_of_all(figures: Mapping[str, Mapping[str, Any]], digest: str) -> dict[str, Any]:
+    """The figures of a folder of this digest, from those of its entries."""
+    whole = _summed(list(figures.values()))
+    rows = sum(whole["rows"].values())
+    doubts = [f"{name}: {doubt}" for name, own in figures.items() for doubt in own.get("doubts", ())]
+    return whole | {
+        "bytes_per_row": round(whole["bytes_store"] / rows, 3) if rows else 0.0,
+        "digest": digest,
+        "digests": {name: own["digest"] for name, own in figures.items() if own["accepted"]},
+        **({"doubts": doubts} if doubts else {}),
+    }
+
+
+def _summed(figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The sums of what conversions counted, by name; texts are those of the first."""
     sums: dict[str, Any] = {}
     for own in figures:
         for name, value in own.items():
             if isinstance(value, Mapping):
-                sums[name] = summed([sums.get(name, {}), value])
+                sums[name] = _summed([sums.get(name, {}), value])
             elif isinstance(value, int):
                 sums[name] = sums.get(name, 0) + value
             elif isinstance(value, str):
