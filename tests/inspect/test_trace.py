@@ -91,8 +91,8 @@ def test_raw_prints_the_bytes_at_the_place_that_is_named(domain: str, folder: Pa
         ("chess", {"batch_size": 16}),
         ("chess", {"batch_size": 16, "shuffle": "full", "last": "drop", "where": "white_elo > 1800"}),
         ("chess", {"batch_size": 16, "last": "pad", "weighted": {"column": "plies"}}),
-        ("text", {"batch_size": 3, "seq_len": 64, "last": "pad"}),
-        ("text", {"batch_size": 3, "window": {"length": 65, "stride": 64, "mode": "best_fit"}, "tensors": "stored"}),
+        ("text", {"batch_size": 20, "seq_len": 64, "last": "pad"}),
+        ("text", {"batch_size": 20, "window": {"length": 65, "stride": 64, "mode": "best_fit"}, "tensors": "stored"}),
         ("neural", {"batch_size": 40}),
     ],
 )
