@@ -74,9 +74,9 @@ class Proof:
         facts = DisplayTable(columns("text", "recorded", "value"), list(self.facts.items()))
         rows = [(claim.what, claim.verdict, claim.recorded, claim.now) for claim in self.claims]
         claims = DisplayTable(columns("text", "claim", "verdict", "recorded", "now"), rows)
-        verdict = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+        verdict = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
         title = f"# {self.facts['domain']} model {self.model[:16]}: {'proved' if self.holds else 'NOT proved'}"
-        return f"{title}\n\n{verdict}.\n\n{facts.markdown}\n{claims.markdown}"
+        return f"{title}\n\n{verdict}\n\n{facts.markdown}\n{claims.markdown}"
 
 
 def prove(path: Path, store: Store | None = None, raw: Path | None = None, *, again: bool = False) -> Proof:
