@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-import torch
 import yaml
 
 from outofcore.conversion.growing import Entries
@@ -35,7 +34,7 @@ from outofcore.store.reader import Store
 from outofcore.store.verify import verify
 from outofcore.system.durable import replace_text
 from outofcore.training.arithmetic import PORTABLE
-from outofcore.training.loaders import LOADERS, open_split
+from outofcore.training.loaders import training_batches
 from outofcore.training.results import MODEL, order_of, raw_digest
 
 Verdict = Literal["holds", "differs", "not here"]
@@ -166,19 +165,7 @@ def _here(domain: Domain, section: Any, store: Store, steps: int | None) -> dict
 
 def _order(domain: Domain, section: Any, store: Store, steps: int) -> dict[str, Any]:
     """The order of a training on a store here, with these settings."""
-    machine = load_machine()
-    batches = open_split(
-        store,
-        domain.task(store, section),
-        domain.reading(store.attributes, section),
-        section.train,
-        "train",
-        shuffle=True,
-        memory=machine.memory // LOADERS,
-        residency=machine.residency,
-        device=torch.device("cpu"),
-    )
-    with batches:
+    with training_batches(domain, section, store, load_machine().memory) as batches:
         return dict(flat_params(order_of(batches, steps)))
 
 

@@ -8,8 +8,6 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from outofcore.display.table import DisplayTable, columns
 from outofcore.domains.domain import Divided
 from outofcore.domains.registry import DOMAINS, get_domain, search_raw
@@ -24,7 +22,7 @@ from outofcore.settings.machine import load_machine
 from outofcore.store.connection import is_address
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
-from outofcore.training.loaders import open_split
+from outofcore.training.loaders import training_batches
 
 Place = tuple[int, int]
 """Member and offset of a record in its raw file."""
@@ -52,18 +50,7 @@ def loader_of_run(file: Path, content: dict[str, Any], place: str | Path | None)
             f"{store.root}: expected the store that {file} was trained on, digest {identity['store'][:12]}, got "
             f"{store.digest[:12]}; name that one with --store"
         )
-    return open_split(
-        store,
-        domain.task(store, section),
-        domain.reading(store.attributes, section),
-        section.train,
-        "train",
-        shuffle=True,
-        memory=load_machine().memory,
-        residency="auto",
-        device=torch.device("cpu"),
-        ranks=ranks,
-    )
+    return training_batches(domain, section, store, load_machine().memory, ranks)
 
 
 def origin_table(origins: Iterable[Origin]) -> DisplayTable:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from outofcore.domains.domain import Domain
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
@@ -128,6 +129,22 @@ def open_split(
         rank=None if ranks is None else 0,
         world_size=ranks,
         **options,
+    )
+
+
+def training_batches(domain: Domain, section: Any, store: Store, memory: int, ranks: int | None = None) -> Loader:
+    """Batches of the train split as a training on a store with these settings has them, on the CPU."""
+    return open_split(
+        store,
+        domain.task(store, section),
+        domain.reading(store.attributes, section),
+        section.train,
+        "train",
+        shuffle=True,
+        memory=memory,
+        residency="auto",
+        device=torch.device("cpu"),
+        ranks=ranks,
     )
 
 
