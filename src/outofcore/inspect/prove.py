@@ -108,8 +108,9 @@ def prove(path: Path, store: Store | None = None, raw: Path | None = None, *, ag
     claims += _compare("code that trains (sha256)", {"": code.get("code")}, {"": now["code"]})
     stated = file.absolute().parents[2] / "params.yaml"  # of the project, if it is one
     project = load_params(stated).section(name) if stated.is_file() else None
-    written = project and dict(flat_params(project.model_dump(mode="json", exclude={"audit"})))
-    claims += _compare("params.yaml", dict(flat_params(params)), written)
+    written = project and dict(flat_params(project.model_dump(mode="json", exclude={"audit", "raw"})))
+    own = {setting: value for setting, value in params.items() if setting != "raw"}  # where raw files are is no claim
+    claims += _compare("params.yaml", dict(flat_params(own)), written)
     recorded |= {"bytes of the store": {"": _SEALED}, "rejects as listed": recorded["rejected records"]}
     here = _here(domain, section, store, steps if in_store else None) if store else {}
     for what, values in (recorded | {_ORDER: order}).items():
