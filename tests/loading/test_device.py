@@ -20,27 +20,25 @@ from tests.loading.conftest import MakeStore
 
 
 class Fake:
-    """A device whose streams run apart: what one has written, another may use after it has waited for an event."""
+    """A device whose streams run apart: what one has written, another may use once a thread has waited for it."""
 
     def __init__(self) -> None:
         self._here = threading.local()
         self.consumer = self.Stream()
         self.written: dict[int, tuple[Fake.Stream, int]] = {}  # by address: the stream, and its number of works by then
+        self.marked: dict[int, set[Fake.Stream]] = {}  # by address: streams that its memory waits for when it is freed
+        self.marks: list[str] = []  # the threads that marked a tensor
 
     class Stream:
         def __init__(self, _: Any = None) -> None:
-            self.works = 0
-            self.seen: dict[Any, int] = {}
-
-        def wait_event(self, event: Any) -> None:
-            self.seen[event.stream] = max(event.works, self.seen.get(event.stream, 0))
+            self.works = self.done = 0
 
     class Event:
         def record(self, stream: Any) -> None:
             self.stream, self.works = stream, stream.works
 
         def synchronize(self) -> None:
-            pass
+            self.stream.done = max(self.works, self.stream.done)
 
     def current(self, _: Any = None) -> Fake.Stream:
         return getattr(self._here, "stream", self.consumer)
@@ -58,12 +56,17 @@ class Fake:
         here = self.current()
         for tensor in tensors:
             stream, works = self.written.get(tensor.untyped_storage().data_ptr(), (here, 0))
-            assert stream is here or here.seen.get(stream, 0) >= works, "used before it was written"
+            assert stream is here or stream.done >= works, "used before it was written"
+
+    def mark(self, tensor: torch.Tensor, stream: Fake.Stream) -> None:
+        self.marked.setdefault(tensor.untyped_storage().data_ptr(), set()).add(stream)
+        self.marks.append(threading.current_thread().name)
 
     def wrote(self, tensor: torch.Tensor) -> torch.Tensor:
         here = self.current()
         here.works += 1
         self.written[tensor.untyped_storage().data_ptr()] = here, here.works
+        self.marked.pop(tensor.untyped_storage().data_ptr(), None)  # new memory, perhaps at an address of old memory
         return tensor
 
 
@@ -89,13 +92,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(torch, "split_with_sizes_copy", split_copy)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: fake.wrote(tensor))
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, _: fake.use(tensor))
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: fake.mark(tensor, stream))
     return fake
 
 
 @pytest.mark.parametrize("residency", ["device", "ram", "streamed"])
 @pytest.mark.parametrize("batch_size", [32, 3000])
-def test_the_consumers_stream_waits_for_a_batch(
+def test_a_batch_is_written_before_the_consumers_stream_has_it(
     make_store: MakeStore, fake: Fake, residency: Any, batch_size: int
 ) -> None:
     batches = loader(
@@ -108,6 +111,20 @@ def test_the_consumers_stream_waits_for_a_batch(
         seen += batch["id"].tolist()
     assert sorted(seen) == list(range(3000))
     assert fake.consumer.works == 0  # nothing of the loader's is queued among the consumer's work
+
+
+@pytest.mark.parametrize("residency", ["device", "ram", "streamed"])
+def test_memory_of_a_batch_waits_for_the_stream_that_took_it(make_store: MakeStore, fake: Fake, residency: Any) -> None:
+    """Whichever that is; on the stream on which it was opened, the consumer's thread calls torch for no tensor."""
+    other, count, here = Fake.Stream(), 0, threading.current_thread().name
+    batches = loader(make_store(), batch_size=8, memory="8MiB", residency=residency, device="cpu", threads=1)
+    for stream in (fake.consumer, other):
+        with fake.stream(stream):
+            for batch in batches:
+                assert all(stream in fake.marked[tensor.untyped_storage().data_ptr()] for tensor in batch.values())
+                count += 1
+        assert (here in fake.marks) == (stream is other)
+    assert count == 2 * 375
 
 
 @pytest.mark.parametrize("elements", [5, 40_000])

@@ -1,8 +1,8 @@
-"""A loader's work on an accelerator: one stream, events between it and the consumer's, reservations of memory."""
+"""A loader's work on an accelerator: a stream, what the consumer's stream must know of it, reservations of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -51,8 +51,9 @@ def available(device: torch.device | None) -> int:
 class DeviceStream:
     """Moves batches to a device, if one is named, in the thread that made them, without blocking the consumer.
 
-    All that a loader does on a device with streams is queued on one of its own. A batch comes with an event, which the
-    consumer's stream waits for.
+    All that a loader does on a device with streams is queued on one of its own. A batch is handed over when that work
+    is done, and already marked for the stream that took the last one: a consumer that stays on its stream calls torch
+    for none of its tensors, which takes the interpreter's lock from the threads that make batches, and waits for it.
     """
 
     def __init__(self, device: torch.device | None) -> None:
@@ -60,6 +61,7 @@ class DeviceStream:
         self._stream: torch.cuda.Stream | None = None
         if device is not None and device.type in _WITH_STREAMS:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types here
+            self._consumer = torch.cuda.current_stream(device)  # until a batch is taken on another
 
     @property
     def has_memory(self) -> bool:
@@ -82,22 +84,24 @@ class DeviceStream:
         """Start copying tensors to the device, from pinned memory where it has streams; inside :meth:`queue`."""
         return {name: self._copy(tensor) for name, tensor in batch.items()} if self.has_memory else dict(batch)
 
-    def finish(self) -> Any:
-        """An event of all that was queued so far, once it is done; inside :meth:`queue`."""
+    def finish(self, batches: Iterable[Batch]) -> Any:
+        """Mark batches for the consumer's stream, which is returned, and wait until they are made; in :meth:`queue`."""
         if self._stream is None:
             return None
+        consumer = self._consumer
+        _mark(batches, consumer)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(self._stream)
         event.synchronize()  # blocks only this worker, whose pinned memory can be freed then
-        return event
+        return consumer
 
-    def receive(self, batch: Batch, event: Any) -> Batch:
-        """Let the consumer's stream wait for a batch, and tell the allocator that it uses it."""
-        if event is not None:
+    def receive(self, batch: Batch, marked: Any) -> Batch:
+        """The batch; the allocator knows then that the consumer's stream uses it."""
+        if self._stream is not None:
             current = torch.cuda.current_stream(self.device)
-            current.wait_event(event)
-            for tensor in batch.values():
-                tensor.record_stream(current)
+            if current != marked:
+                _mark([batch], current)
+                self._consumer = current
         return batch
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -105,6 +109,13 @@ class DeviceStream:
             return tensor.to(self.device)
         pinned = tensor.pin_memory() if tensor.device.type == "cpu" else tensor
         return pinned.to(self.device, non_blocking=True)
+
+
+def _mark(batches: Iterable[Batch], stream: torch.cuda.Stream) -> None:
+    """Let memory of batches that are freed be used again once this stream has done what it has queued by then."""
+    for batch in batches:
+        for tensor in batch.values():
+            tensor.record_stream(stream)
 
 
 def split_batches(tensors: Mapping[str, torch.Tensor], counts: Sequence[int]) -> list[Batch]:

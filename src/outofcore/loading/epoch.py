@@ -49,7 +49,7 @@ class Delivery:
     bytes: int  # of its tensors
     start: int  # position of its first sample, over all ranks
     stop: int  # position after its last sample, inside the epoch
-    event: Any  # that the consumer's stream waits for, on a device with streams
+    marked: Any  # the consumer's stream for which its tensors are marked, on a device with streams
 
 
 Group = list[Delivery]
@@ -275,10 +275,10 @@ class SplitEpoch:
             else:
                 pairs = zip(split_batches(tensors, counts), counts, strict=True)
                 batches = [self._stream.send(self._split.transform(*pair)) for pair in pairs]
-            event = self._stream.finish()
+            marked = self._stream.finish(batches)
         return [
             Delivery(
-                batch, own, sum(tensor.nbytes for tensor in batch.values()), start, min(stop, self._positions), event
+                batch, own, sum(tensor.nbytes for tensor in batch.values()), start, min(stop, self._positions), marked
             )
             for batch, own, (start, stop) in zip(batches, counts, spans, strict=True)
         ]

@@ -356,7 +356,7 @@ class Loader(IterableDataset[Batch]):
                     self._received, self._begun = self._received + delivery.stop - delivery.start, True
                     del delivery
                     continue
-                batch = self._stream.receive(delivery.batch, delivery.event)
+                batch = self._stream.receive(delivery.batch, delivery.marked)
                 self.stats.batches += 1
                 self.stats.samples += delivery.count
                 self.stats.bytes_delivered += delivery.bytes

@@ -294,8 +294,9 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         # Text readings make no random choices.
         batch = self._reading({"tokens": tokens}, np.zeros(len(tokens), np.uint64))
         with self._copies.queue():
-            batch, event = self._copies.send(batch), self._copies.finish()
-        return self._copies.receive(batch, event)
+            batch = self._copies.send(batch)
+            marked = self._copies.finish([batch])
+        return self._copies.receive(batch, marked)
 
 
 def _ahead(pools: Iterator[Pool], maker: ThreadPoolExecutor) -> Iterator[Pool]:
