@@ -338,7 +338,7 @@ def test_the_documents_are_those_of_zarr_python(dtype: str, codec: CodecName, sh
     shape = () if text else shape
     fills = {"f": [0.0, -1.5, np.nan, np.inf, -np.inf], "b": [False, True]}
     for fill in fills.get("s" if text else np.dtype(dtype).kind, [0, 7] if not text else [""]):
-        attributes = {"z": [1, {"b": 2.5}], "a": "\u00e9\u65e5", "none": None}
+        attributes = {"z": [1, {"b": 2.5, 'q"\\': [[], {}]}], "a": "\u00e9\u65e5\n", "none": None, "yes": True}
         field = Field(name="x", dtype=dtype, doc="it is", shape=shape, fill=fill, attributes=attributes)
         own = as_bytes(array_document("part/train", field, ChunkCodec(codec, 3, dtype), layout, 1000))
         written: dict[str, Buffer] = {}
