@@ -121,12 +121,15 @@ def _changed(file: RawFile, how: str) -> str:
 
 def versions(domain: str) -> dict[str, str]:
     """The package with a digest of its sources, its engines and oracles, and the package that adds the domain."""
-    compiled = {name: metadata.version(name) for name in ("numba", "numpy")}
-    own = {"outofcore": f"{metadata.version('outofcore')}+{_source_digest()[:12]}"}
-    return {**packages(domain), **own, **compiled, **engines(domain)}
+    return {**packages(domain), **_own_versions(), **engines(domain)}
 
 
 @cache
+def _own_versions() -> dict[str, str]:
+    compiled = {name: metadata.version(name) for name in ("numba", "numpy")}
+    return {"outofcore": f"{metadata.version('outofcore')}+{_source_digest()[:12]}", **compiled}
+
+
 def _source_digest() -> str:
     """SHA-256 over all source files."""
     digest = hashlib.sha256()

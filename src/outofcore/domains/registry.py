@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module, metadata
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
@@ -93,6 +94,7 @@ def _owner(entry: EntryPoint) -> str:
     return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "outofcore"
 
 
+@cache
 def _versions(name: str) -> list[tuple[str, str]]:
     """Version of the distribution that an import comes from."""
     try:
