@@ -150,8 +150,10 @@ class StoreWriter:
                 if stale.is_file():
                     stale.unlink()
         tables = [*self.tables(), self.sources_table(sources)]
-        listed: SealedFiles = {}
         for table in tables:
+            table.end()
+        listed: SealedFiles = {}
+        for table in tables:  # disks sync the shards of several at once faster
             table.close()
             listed.update(table.files)
         documents = self.documents(tables, attributes)
