@@ -62,6 +62,12 @@ class Array(ABC):
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
         """Decode a chunk into ``out``; returns the bytes read. Raises DamagedStore if a bit has changed."""
 
+    def chunks_into(self, chunks: Ints, buffer: npt.NDArray[Any], slots: Ints) -> int:
+        """Decode chunks into slots of a buffer (slots, chunk_rows, ...); returns the bytes read."""
+        return sum(
+            self.chunk(number, buffer[slot]) for number, slot in zip(chunks.tolist(), slots.tolist(), strict=True)
+        )
+
     def for_each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
         """Call a function that reads for each of some chunks."""
         for number in chunks:

@@ -9,6 +9,7 @@ Blosc) and google-crc32c export, called by address. Where one is missing, and fo
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -26,7 +27,7 @@ from numba.extending import intrinsic
 
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.store.array import Array, SealedArray
-from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, ChunkCodec
+from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CODECS, CRC_BYTES, ChunkCodec, CodecName
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.schema import Field
 from outofcore.system.compilation import njit
@@ -36,8 +37,12 @@ Named = tuple[str | None, str]
 CRC_32C: Named = (google_crc32c.value.__module__, "crc32c_value")  # of the extension; the pure Python variant has none
 
 _NONE, _LZ4, _ZSTD, _OTHER = range(4)
-_KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # of the codecs with a kernel here
+_KINDS: dict[CodecName, int] = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # of the codecs with a kernel here
+KINDS = {CODECS[name].zarr: kind for name, kind in _KINDS.items()}
+"""The compressors that :func:`decode_plain` knows, by Zarr's names, "" for none."""
+
 _KEPT = threading.local()
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _LEVEL = 100  # ZSTD_c_compressionLevel
 
 
@@ -135,10 +140,27 @@ def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> by
 
 
 @njit(nogil=True, cache=True)
+def _decompress(functions: Ints, context: int, kind: int, encoded: Any, body: Any, target: Any, size: Any) -> bool:
+    """Decompress so many bytes in memory; whether they give exactly ``size``."""
+    if kind == _ZSTD:
+        return bool(_call(functions[3], (context, target, size, encoded, body)) == size)
+    if kind == _LZ4 and body >= BLOSC_HEADER:
+        header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
+        _call(functions[1], (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
+        if header[1] != size or header[3] != body:  # the decompressor trusts them
+            return False
+        return bool(_call(functions[4], (encoded, target, size, 1)) & 0xFFFFFFFF == size)
+    if kind == _NONE and body == size:
+        _call(functions[1], (target, encoded, size))
+        return True
+    return False
+
+
+@njit(nogil=True, cache=True)
 def _decode(functions: Ints, context: int, jobs: Ints, scratch: Bytes, done: npt.NDArray[np.bool_]) -> None:
-    pread, memmove, crc32c, zstd, blosc = functions[0], functions[1], functions[2], functions[3], functions[4]
+    pread, memmove, crc32c = functions[0], functions[1], functions[2]
     buffer = np.int64(scratch.ctypes.data)
-    header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
+    header = np.empty(1, np.uint32)
     for number in range(len(jobs)):
         source, place, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
         sealed, kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
@@ -158,17 +180,31 @@ def _decode(functions: Ints, context: int, jobs: Ints, scratch: Bytes, done: npt
         _call(memmove, (np.int64(header.ctypes.data), encoded + body, CRC_BYTES))
         if header[0] != sealed or _call(crc32c, (encoded, body)) & 0xFFFFFFFF != sealed:
             continue
-        if kind == _ZSTD:
-            done[number] = _call(zstd, (context, target, size, encoded, body)) == size
-        elif kind == _LZ4:
-            if body < BLOSC_HEADER:
+        done[number] = _decompress(functions, context, kind, encoded, body, target, size)
+
+
+@njit(nogil=True, cache=True)
+def _decode_plain(
+    functions: Ints, context: int, kind: int, jobs: Ints, whole: int, scratch: Bytes, done: npt.NDArray[np.bool_]
+) -> None:
+    memmove, buffer = functions[1], np.int64(scratch.ctypes.data)
+    for number in range(len(jobs)):
+        path, place, length, least = jobs[number, 0], jobs[number, 1], jobs[number, 2], jobs[number, 3]
+        skip, target, size = jobs[number, 4], jobs[number, 5], jobs[number, 6]
+        encoded = place
+        if path:
+            file = _call(functions[5], (path, _FLAGS)) & 0xFFFFFFFF
+            if file >> 31:  # negative
                 continue
-            _call(memmove, (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
-            if header[1] != size or header[3] != body:  # the decompressor trusts them
+            read = _call(functions[0], (file, buffer, length, place))
+            _call(functions[6], (file,))
+            if not least <= read <= length:
                 continue
-            done[number] = _call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
-        elif kind == _NONE and body == size:
-            _call(memmove, (target, encoded, size))
+            encoded, length = buffer, read
+        if size == whole:
+            done[number] = _decompress(functions, context, kind, encoded, length, target, size)
+        elif _decompress(functions, context, kind, encoded, length, buffer + len(scratch) - whole, whole):
+            _call(memmove, (target, buffer + len(scratch) - whole + skip, size))
             done[number] = True
 
 
@@ -200,6 +236,8 @@ def _decoders() -> Ints | None:
         CRC_32C,
         ("numcodecs.zstd", "ZSTD_decompressDCtx"),
         ("numcodecs.blosc", "blosc_decompress_ctx"),
+        (None, "open"),
+        (None, "close"),
     )
 
 
@@ -218,6 +256,27 @@ class _Context:
         self._free(self.address)
 
 
+def _context() -> _Context:
+    context = getattr(_KEPT, "context", None)
+    if context is None:
+        context = _KEPT.context = _Context()
+    return context
+
+
+def decode_plain(kind: int, jobs: Ints, whole: int) -> npt.NDArray[np.bool_]:
+    """Decode chunks that have no checksum; whether each could be.
+
+    A row of ``jobs`` is a chunk: the address of the name of its file and its offset in that, or 0 and its address in
+    memory; its most and least encoded bytes; the bytes to skip of the ``whole`` decoded ones; where to, and how many.
+    """
+    functions, done = _decoders(), np.zeros(len(jobs), np.bool_)
+    if functions is not None and len(jobs):
+        encoded, parts = int(jobs[jobs[:, 0] > 0, 2].max(initial=0)), (jobs[:, 6] != whole).any()
+        scratch = np.empty(encoded + whole * parts, np.uint8)
+        _decode_plain(functions, _context().address, kind, jobs, whole, scratch, done)
+    return done
+
+
 def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDArray[Any]], slots: Ints) -> int:
     """Decode chunks of several fields, which have the same chunks and shards; returns the bytes read.
 
@@ -225,11 +284,7 @@ def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDA
     """
     functions, sealed = _decoders(), [array for array in arrays if isinstance(array, SealedArray)]
     if functions is None or len(sealed) < len(arrays):
-        return sum(
-            array.chunk(int(chunk), buffer[slot])
-            for array, buffer in zip(arrays, buffers, strict=True)
-            for chunk, slot in zip(chunks, slots, strict=True)
-        )
+        return sum(array.chunks_into(chunks, buffer, slots) for array, buffer in zip(arrays, buffers, strict=True))
     files = sealed[0].files
     shards, inside = np.divmod(chunks, sealed[0].shard_chunks)
     touched = np.unique(shards).tolist()
@@ -270,9 +325,7 @@ def _run(
     buffers: Sequence[npt.NDArray[Any]],
     slots: Ints,
 ) -> int:
-    context = getattr(_KEPT, "context", None)
-    if context is None:
-        context = _KEPT.context = _Context()
+    context = _context()
     lengths = jobs[:, :, 2]
     if len(context.scratch) < lengths.max():
         context.scratch = np.empty(int(lengths.max()), np.uint8)

@@ -1,7 +1,8 @@
 """Read a Zarr that somebody else wrote, in place, as an unsealed store.
 
-zarr-python decodes, so any codec, version, shape of chunks and byte order that it reads is read. What a sealed store
-promises is not known here: a file that changes is not noticed, and a missing chunk reads as the fill value.
+zarr-python decodes, so any codec, version, shape of chunks and byte order that it reads is read; the usual ones are
+decoded without it, see ``plain_chunks.py``. What a sealed store promises is not known here: a file that changes is not
+noticed, and a missing chunk reads as the fill value.
 
 Rows are read by chunks of rows that the loader's blocks and budget are made of: as many as a stored chunk of the widest
 field has, or up to four times as many if these are whole chunks of the other fields too. A field of which they are not
@@ -29,10 +30,12 @@ import zarr.storage
 from zarr.buffer.cpu import NDBuffer
 
 from outofcore.errors import ParamsError, StoreError
+from outofcore.ndarrays import Ints
 from outofcore.store.array import Array
 from outofcore.store.connection import address_of, connect, kind_of, one_line, shown, without_secrets
 from outofcore.store.metadata import DTYPES
 from outofcore.store.packing import Packing, packing_of
+from outofcore.store.plain_chunks import PlainChunks, plain_chunks
 from outofcore.store.unsealed import Unsealed, split_rows
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
@@ -59,6 +62,7 @@ class ForeignArray(Array):
         rows: range,
         chunk: int,
         packing: Packing | None,
+        plain: PlainChunks | None,
     ) -> None:
         shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
         dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
@@ -66,21 +70,32 @@ class ForeignArray(Array):
         super().__init__(root, name, shape, dtype, chunk, chunk, codecs)
         self._array, self._axis, self._first, self._packing = array, axis, rows.start, packing
         self._stored_rows = array.chunks[axis]
-        keeps = self.chunk_rows % self._stored_rows > 0
-        self.cached_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if keeps else 0
+        self._keeps = self.chunk_rows % self._stored_rows > 0
+        self._plain = None if self._keeps else plain
+        self.cached_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if self._keeps else 0
+        if self._plain is not None:
+            self.cached_bytes = self._plain.index_bytes
         self._kept: tuple[int, npt.NDArray[Any]] | None = None  # number of a stored chunk, and its rows
         self._lock = threading.Lock()
 
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
-        start = number * self.chunk_rows
-        count = min(self.chunk_rows, len(self) - start)
-        first = self._first + start
-        if self.cached_bytes:
-            self._copy_kept(first, out[:count])
-        else:
-            self._decode(first, out[:count])
-        out[count:] = 0
-        return count * self.row_bytes
+        return self.chunks_into(np.array([number]), out[np.newaxis], np.zeros(1, np.int64))
+
+    def chunks_into(self, chunks: Ints, buffer: npt.NDArray[Any], slots: Ints) -> int:
+        starts = chunks * self.chunk_rows
+        counts = np.minimum(len(self) - starts, self.chunk_rows)
+        left = np.ones(len(chunks), np.bool_)
+        if self._plain is not None:
+            left = ~self._plain.read(self._first + starts, counts, buffer, slots)
+        for place in np.flatnonzero(left).tolist():  # of a form that is not usual, missing or damaged
+            out, count, first = buffer[slots[place]], int(counts[place]), self._first + int(starts[place])
+            if self._keeps:
+                self._copy_kept(first, out[:count])
+            else:
+                self._decode(first, out[:count])
+        for place in np.flatnonzero(counts < self.chunk_rows).tolist():
+            buffer[slots[place], counts[place] :] = 0
+        return int(counts.sum()) * self.row_bytes
 
     def _copy_kept(self, first: int, out: npt.NDArray[Any]) -> None:
         while len(out):
@@ -133,11 +148,21 @@ class ForeignStore(Unsealed):
         }
         super().__init__(root, "zarr", {}, splits, chunk, facts, place, reopened)
         self._zarrs, self._axes, self._packings = arrays, axes, packings
+        self._plain = {
+            name: plain_chunks(array) for name, array in arrays.items() if axes[name] == 0 and name not in packings
+        }
 
     def fields(self, rows: range) -> dict[str, ForeignArray]:
         return {
             name: ForeignArray(
-                self.root, name, array, self._axes[name], rows, self.chunk_rows, self._packings.get(name)
+                self.root,
+                name,
+                array,
+                self._axes[name],
+                rows,
+                self.chunk_rows,
+                self._packings.get(name),
+                self._plain.get(name),
             )
             for name, array in self._zarrs.items()
         }

@@ -33,6 +33,13 @@ def index_bytes(chunks: int) -> int:
     return 16 * chunks + CRC_BYTES
 
 
+def decoded_index(raw: bytes, chunks: int) -> npt.NDArray[np.uint64]:
+    """Offset and length of each chunk, (chunks, 2), both EMPTY for one that is not stored; raises DamagedStore."""
+    index = np.empty((chunks, 2), "<u8")
+    ChunkCodec("none", 0, "uint64").decode(raw, index)
+    return index
+
+
 def read_index(files: Files, name: str, chunks: int, whole: int | None) -> Ints:
     """Offset and length of each chunk of a shard, (chunks, 2), both 0 for one that is not stored.
 
@@ -41,9 +48,8 @@ def read_index(files: Files, name: str, chunks: int, whole: int | None) -> Ints:
     """
 
     def checked(raw: bytes) -> Ints:
-        index = np.empty((chunks, 2), "<u8")
         try:
-            ChunkCodec("none", 0, "uint64").decode(raw, index)
+            index = decoded_index(raw, chunks)
         except DamagedStore as error:
             raise DamagedStore(f"{files.root}: index of shard {name} is damaged; {ADVICE}") from error
         wrong = _misplaced(index, files.size(name), whole)

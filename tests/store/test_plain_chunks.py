@@ -1,0 +1,185 @@
+"""Arrays of other software against zarr-python's own reading: which are read without it, and what is left to it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+import zarr.codecs
+
+from outofcore.errors import StoreError
+from outofcore.ndarrays import Ints
+from outofcore.store import bulk
+from outofcore.store.foreign import ForeignArray, open_zarr
+
+VALUES = np.random.default_rng(0).integers(0, 90, (205, 20, 8))
+V2: dict[str, Any] = {"zarr_format": 2}
+SHARDS: dict[str, Any] = {"shards": (40, 20, 8)}
+ORDINARY: dict[str, dict[str, Any]] = {
+    "v3": {},
+    "v3 blosc": {"compressors": zarr.codecs.BloscCodec(cname="zstd")},
+    "v3 blosc lz4, bits": {"compressors": zarr.codecs.BloscCodec(cname="lz4", shuffle="bitshuffle")},
+    "v3 zstd with checksum": {"compressors": zarr.codecs.ZstdCodec(level=3, checksum=True)},
+    "v3 plain": {"compressors": None},
+    "v3 dots": {"chunk_key_encoding": {"name": "default", "separator": "."}},
+    "v3 keys of v2": {"chunk_key_encoding": {"name": "v2", "separator": "/"}},
+    "v3 bytes": {"dtype": "u1"},
+    "v3 bool": {"dtype": "?"},
+    "v3 doubles": {"dtype": "f8"},
+    "shards": SHARDS,
+    "shards plain": {**SHARDS, "compressors": None},
+    "shards blosc": {**SHARDS, "compressors": zarr.codecs.BloscCodec()},
+    "shards indexed first": {"shards": {"shape": (40, 20, 8), "index_location": "start"}},
+    "shards of bytes": {**SHARDS, "dtype": "i1", "chunks": (8, 20, 8)},
+    "v2": V2,
+    "v2 blosc": {**V2, "compressors": numcodecs.Blosc()},
+    "v2 plain": {**V2, "compressors": None},
+    "v2 slashes": {**V2, "chunk_key_encoding": {"name": "v2", "separator": "/"}},
+    "chunks of 1": {"chunks": (1, 20, 8)},
+    "one chunk": {"chunks": (205, 20, 8)},
+    "longer than the array": {"chunks": (300, 20, 8)},
+}
+OTHER: dict[str, dict[str, Any]] = {
+    "v3 gzip": {"compressors": zarr.codecs.GzipCodec()},
+    "v3 checksum of its own": {"compressors": [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()]},
+    "v3 transposed": {"filters": zarr.codecs.TransposeCodec(order=(2, 1, 0))},
+    "v3 big-endian": {"serializer": zarr.codecs.BytesCodec(endian="big")},
+    "shards big-endian": {**SHARDS, "serializer": zarr.codecs.BytesCodec(endian="big")},
+    "shards of small chunks": {**SHARDS, "chunks": (1, 20, 8), "dtype": "u1"},
+    "shards cut across": {"chunks": (8, 10, 8), "shards": (40, 20, 8)},
+    "cut across": {"chunks": (8, 20, 4)},
+    "v2 zlib": {**V2, "compressors": numcodecs.Zlib()},
+    "v2 lz4": {**V2, "compressors": numcodecs.LZ4()},
+    "v2 delta": {**V2, "filters": [numcodecs.Delta("<i4")]},
+    "v2 Fortran": {**V2, "order": "F"},
+    "v2 big-endian": {**V2, "dtype": ">i4"},
+}
+
+
+def write(folder: Path, dtype: str = "i4", chunks: tuple[int, ...] = (8, 20, 8), **form: Any) -> zarr.Array[Any]:
+    array = zarr.create_array(
+        folder / "a.zarr", shape=VALUES.shape, dtype=dtype, chunks=chunks, fill_value=1, overwrite=True, **form
+    )
+    array[:] = VALUES.astype(dtype)
+    return array
+
+
+def opened(folder: Path, rows: tuple[int, int] = (0, len(VALUES))) -> ForeignArray:
+    return open_zarr(folder / "a.zarr", rows=rows).fields(range(*rows))["array"]
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """First rows of what is left to zarr-python."""
+    rows: list[int] = []
+    decode: Callable[..., Any] = ForeignArray._decode
+
+    def recorded(self: ForeignArray, start: int, out: npt.NDArray[Any]) -> Any:
+        rows.append(start)
+        return decode(self, start, out)
+
+    monkeypatch.setattr(ForeignArray, "_decode", recorded)
+    return rows
+
+
+def chunks_of(array: ForeignArray) -> npt.NDArray[Any]:
+    """All rows, by chunks in places of any order, with the rows beyond the last of the array, which are 0."""
+    slots: Ints = np.random.default_rng(1).permutation(array.chunks + 2)[: array.chunks]
+    buffer = np.full((array.chunks + 2, array.chunk_rows, *array.shape[1:]), 77).astype(array.dtype)
+    bulk.read_chunks([array], np.arange(array.chunks), [buffer], slots)
+    return buffer[slots].reshape(-1, *array.shape[1:])
+
+
+@pytest.mark.parametrize("form", [*ORDINARY, *OTHER])
+def test_values_are_those_of_zarr_python(tmp_path: Path, left: list[int], form: str) -> None:
+    expected: Any = np.asarray(write(tmp_path, **{**ORDINARY, **OTHER}[form])[:])
+    for rows in ((0, 205), (8, 203), (3, 120), (15, 16)):
+        array = opened(tmp_path, rows)
+        got = chunks_of(array)
+        assert (got[: len(array)] == expected[slice(*rows)]).all()
+        assert not got[len(array) :].any()
+        assert (array.read(len(array) // 3) == expected[slice(*rows)][len(array) // 3 :]).all()
+    assert (not left) == (form in ORDINARY)
+
+
+@pytest.mark.parametrize("form", ORDINARY)
+def test_where_compiled_code_has_no_functions_zarr_python_reads(
+    tmp_path: Path, left: list[int], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    expected: Any = np.asarray(write(tmp_path, **ORDINARY[form])[:])
+    monkeypatch.setattr(bulk, "_decoders", lambda: None)
+    assert (chunks_of(opened(tmp_path))[: len(expected)] == expected).all()
+    assert left
+
+
+@pytest.mark.parametrize("form", ["v3", "shards", "v2", "v3 plain", "chunks of 1"])
+def test_missing_chunks_are_the_fill_value(tmp_path: Path, form: str) -> None:
+    array = write(tmp_path, **ORDINARY[form])
+    array[48:56] = 1  # of one chunk, which is then not stored
+    array[80:120] = 1  # of one shard
+    expected: Any = np.asarray(array[:])
+    assert (chunks_of(opened(tmp_path))[: len(expected)] == expected).all()
+    shutil.rmtree(tmp_path / "a.zarr/c", ignore_errors=True)
+    if form != "v2":
+        assert (chunks_of(opened(tmp_path))[: len(expected)] == 1).all()
+
+
+def read_or_error(read: Callable[[], Any]) -> Any:
+    """Rows or the message of an error."""
+    try:
+        return np.asarray(read())
+    except StoreError as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 - of any codec
+        return "cannot be read"
+
+
+@pytest.mark.parametrize("form", [form for form in ORDINARY if form != "chunks of 1"])
+def test_changed_bytes_give_what_zarr_python_gives(tmp_path: Path, form: str) -> None:
+    """Its values, or one line in place of its error; never anything else."""
+    stored = write(tmp_path, **ORDINARY[form])
+    files = sorted(path for path in (tmp_path / "a.zarr").rglob("*") if path.is_file() and path.name[0] not in "z.")
+    generator, refused = np.random.default_rng(2), 0
+    for number in range(9):
+        path = files[generator.integers(len(files))]
+        content = path.read_bytes()
+        changed = bytearray(content)
+        if number % 3 == 0 and "blosc" not in form:  # of a chunk that was cut, numcodecs reads beyond the end
+            del changed[generator.integers(len(changed)) :]
+        elif number % 3 == 1:
+            changed += b"more"
+        else:
+            changed[generator.integers(len(changed))] ^= 1 << generator.integers(8)
+        path.write_bytes(changed)
+        array = opened(tmp_path)
+        for chunk in range(array.chunks):
+            rows = slice(chunk * array.chunk_rows, min((chunk + 1) * array.chunk_rows, len(array)))
+            out = np.empty((array.chunk_rows, *array.shape[1:]), array.dtype)
+            expected = read_or_error(lambda: stored[rows])  # noqa: B023 - called at once
+            got = read_or_error(lambda: array.chunk(chunk, out) and out[: rows.stop - rows.start])  # noqa: B023
+            if isinstance(expected, str):
+                assert isinstance(got, str), got
+                assert "cannot be read" in got
+                assert "\n" not in got
+                refused += 1
+            else:
+                assert (got == expected).all()
+        path.write_bytes(content)
+    assert refused or "blosc" in form
+
+
+def test_a_shard_that_was_written_again_is_read_by_its_new_index(tmp_path: Path, left: list[int]) -> None:
+    stored = write(tmp_path, **SHARDS, compressors=None)
+    stored[0:24] = 1  # not stored: the chunks after them begin earlier
+    array = opened(tmp_path)
+    assert (array.read(24, 48) == VALUES[24:48]).all()
+    stored[0:24] = VALUES[0:24]
+    assert (array.read(0, 48) == VALUES[:48]).all()
+    assert not left
