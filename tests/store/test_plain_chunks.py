@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numcodecs
 import numpy as np
@@ -18,6 +20,7 @@ from outofcore.errors import StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store import bulk
 from outofcore.store.foreign import ForeignArray, open_zarr
+from tests.served import served
 
 VALUES = np.random.default_rng(0).integers(0, 90, (205, 20, 8))
 V2: dict[str, Any] = {"zarr_format": 2}
@@ -183,3 +186,78 @@ def test_a_shard_that_was_written_again_is_read_by_its_new_index(tmp_path: Path,
     stored[0:24] = VALUES[0:24]
     assert (array.read(0, 48) == VALUES[:48]).all()
     assert not left
+
+
+class Ranges(SimpleHTTPRequestHandler):
+    """Ranges of files, with their version; what was asked for is kept."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        path = Path(self.translate_path(self.path))
+        self.asked.append(path.name)
+        if not path.is_file():
+            self.send_error(404)
+            return
+        content, version = path.read_bytes(), f'"{path.stat().st_mtime_ns}"'
+        if self.headers.get("If-Match", version) != version:
+            self.send_error(412)
+            return
+        first, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")
+        span = slice(int(first), int(last or len(content) - 1) + 1) if first else slice(-int(last), len(content))
+        start, stop, _ = span.indices(len(content))
+        self.send_response(206 if "Range" in self.headers else 200)
+        self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
+        self.send_header("Content-Length", str(stop - start))
+        self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
+        self.send_header("ETag", version)
+        self.end_headers()
+        self.wfile.write(content[span])
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *words: object) -> None: ...
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with served(partial(Ranges, directory=tmp_path)) as address:
+        yield f"{address}/a.zarr"
+
+
+def remote(address: str) -> ForeignArray:
+    array = open_zarr(address).fields(range(len(VALUES)))["array"]
+    Ranges.asked.clear()
+    return array
+
+
+@pytest.mark.parametrize("form", [form for form in ORDINARY if "shards" in form])
+def test_neighbours_in_a_shard_are_fetched_by_one_request(
+    tmp_path: Path, left: list[int], server: str, form: str
+) -> None:
+    expected: Any = np.asarray(write(tmp_path, **ORDINARY[form])[:])
+    array = remote(server)
+    assert (chunks_of(array)[: len(expected)] == expected).all()
+    assert not left
+    indexes, pairs, across_shards = 6, 13, 3
+    assert len(Ranges.asked) == indexes + pairs + across_shards
+    assert (array.read(31, 90) == expected[31:90]).all()
+    assert len(Ranges.asked) == indexes + pairs + across_shards + 9  # chunks one by one, and no index again
+
+
+def test_what_is_not_on_the_server_as_it_was_is_read_as_it_is(tmp_path: Path, left: list[int], server: str) -> None:
+    stored = write(tmp_path, **SHARDS, compressors=None)
+    array = remote(server)
+    assert (array.read() == VALUES).all()
+    stored[8:24] = 1  # not stored: the chunks after them begin earlier
+    stored[120:160] = 1
+    assert (array.read() == np.asarray(stored[:])).all()
+    assert left
+    left.clear()
+    assert (array.read(0, 40) == np.asarray(stored[:40])).all()
+    assert left == [8, 16]
+    path = tmp_path / "a.zarr/c/0/0/0"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StoreError, match=r"a.zarr: rows 24 to 32 of array cannot be read"):
+        array.read(24, 32)

@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from outofcore.store.connection import address_of, connect, kind_of, one_line, s
 from outofcore.store.metadata import DTYPES
 from outofcore.store.packing import Packing, packing_of
 from outofcore.store.plain_chunks import PlainChunks, plain_chunks
+from outofcore.store.remote import RemoteFiles
 from outofcore.store.unsealed import Unsealed, split_rows
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
@@ -149,7 +150,9 @@ class ForeignStore(Unsealed):
         super().__init__(root, "zarr", {}, splits, chunk, facts, place, reopened)
         self._zarrs, self._axes, self._packings = arrays, axes, packings
         self._plain = {
-            name: plain_chunks(array) for name, array in arrays.items() if axes[name] == 0 and name not in packings
+            name: plain_chunks(array, _files_of(array))
+            for name, array in arrays.items()
+            if axes[name] == 0 and name not in packings
         }
 
     def fields(self, rows: range) -> dict[str, ForeignArray]:
@@ -278,14 +281,28 @@ class _Addressed(zarr.storage.ObjectStore[Any]):
 
     def __init__(self, address: str) -> None:
         super().__init__(connect(address), read_only=True)
+        self._address = address
         listing = connect(address, retries=None if kind_of(address).lists else 0)
         self._listed = zarr.storage.ObjectStore(listing, read_only=True)
+
+    @cached_property
+    def files(self) -> RemoteFiles:
+        """Its objects by ranges."""
+        return RemoteFiles(self._address)
 
     def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
         return self._listed.list_prefix(prefix)
 
     def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
         return self._listed.list_dir(prefix)
+
+
+def _files_of(array: zarr.Array[Any]) -> Path | RemoteFiles | None:
+    """Where its chunks are read without zarr-python; None if they are in a storage of another kind."""
+    store, path = array.store_path.store, array.store_path.path
+    if type(store) is zarr.storage.LocalStore:
+        return Path(store.root, path)
+    return store.files if isinstance(store, _Addressed) and array.shards is not None else None
 
 
 def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any], str]:

@@ -10,22 +10,24 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import zarr
-import zarr.storage
 
-from outofcore.errors import DamagedStore
+from outofcore.errors import StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.bulk import KINDS, decode_plain
+from outofcore.store.files import Ranges
+from outofcore.store.remote import RemoteFiles
 from outofcore.store.shards import decoded_index, index_bytes
 from outofcore.system.descriptors import Descriptor
 
 _TOGETHER = 256  # stored chunks that are decoded in one call
+_FETCHED = 2  # ranges of rows that a thread fetches together: as much as the loader counts for decoding one
 _LEAST_BYTES = 1024  # of a decoded chunk in a shard: the indexes that are kept take a small part of what they are for
 _INDEX: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 
@@ -33,13 +35,15 @@ _INDEX: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "l
 class PlainChunks:
     """The stored chunks of an array, numbered along its first axis; thread-safe."""
 
-    def __init__(self, array: zarr.Array[Any], kind: int, folder: str, shard_rows: int, *, at_start: bool) -> None:
-        self._array, self._kind, self._folder, self._at_start = array, kind, folder, at_start
+    def __init__(
+        self, array: zarr.Array[Any], files: Path | RemoteFiles, kind: int, shard_rows: int, *, at_start: bool
+    ) -> None:
+        self._array, self._files, self._kind, self._at_start = array, files, kind, at_start
         self._rows = array.chunks[0]
         self._row_bytes = array.dtype.itemsize * math.prod(array.shape[1:])
         self._most = self._rows * self._row_bytes * 129 // 128 + 1024  # bytes of a chunk that did not compress
         self._sharded = shard_rows // self._rows  # chunks of a shard; 0 without shards
-        self._indexes: dict[int, tuple[tuple[int, ...], Ints]] = {}  # of shards: identity of the file, and its index
+        self._indexes: dict[str, tuple[tuple[int, ...], Ints]] = {}  # of shards: identity of the file, and its index
         self.index_bytes = 16 * self._sharded * -(-array.shape[0] // shard_rows) if shard_rows else 0
 
     def read(self, starts: Ints, counts: Ints, buffer: npt.NDArray[Any], slots: Ints) -> npt.NDArray[np.bool_]:
@@ -47,6 +51,7 @@ class PlainChunks:
         if not buffer[:1].flags.c_contiguous:
             return np.zeros(len(starts), np.bool_)
         step = max(1, _TOGETHER * self._rows // max(int(counts.max(initial=1)), 1))
+        step = step if isinstance(self._files, Path) else min(step, _FETCHED)
         return np.concatenate(
             [
                 self._read(starts[at : at + step], counts[at : at + step], buffer, slots[at : at + step])
@@ -65,52 +70,84 @@ class PlainChunks:
         jobs[:, 4] = (begin - number * self._rows) * self._row_bytes
         jobs[:, 5] = buffer.ctypes.data + slots[owner] * buffer.strides[0] + (begin - starts[owner]) * self._row_bytes
         jobs[:, 6] = (end - begin) * self._row_bytes
-        files, own = np.unique(number // max(self._sharded, 1), return_inverse=True)
-        names = [self._file(file) for file in files.tolist()]
-        paths = np.frombuffer(b"".join(names), np.uint8)
-        jobs[:, 0] = (paths.ctypes.data + np.cumsum([0, *map(len, names)]))[own]
+        numbers, own = np.unique(number // max(self._sharded, 1), return_inverse=True)
+        names = [self._name(file) for file in numbers.tolist()]
         if self._sharded:
-            for place, file in enumerate(files.tolist()):
+            for place, (file, name) in enumerate(zip(numbers.tolist(), names, strict=True)):
                 at = np.flatnonzero(own == place)
-                jobs[at, 1:3] = self._index(file, names[place])[number[at] - file * self._sharded]
+                jobs[at, 1:3] = self._index(name)[number[at] - file * self._sharded]
             jobs[:, 3] = np.maximum(jobs[:, 2], 1)  # one of no bytes is not stored
         else:
             jobs[:, 1:4] = 0, self._most, 0
+        if isinstance(self._files, Path):
+            paths = [os.fsencode(self._files / name) + b"\0" for name in names]
+            content: Any = np.frombuffer(b"".join(paths), np.uint8)
+            jobs[:, 0] = (content.ctypes.data + np.cumsum([0, *map(len, paths)]))[own]
+        else:
+            jobs[:, 0], content = 0, self._fetch(self._files, names, own, jobs)
         done = np.ones(len(starts), np.bool_)
         done[owner[~decode_plain(self._kind, jobs, self._rows * self._row_bytes)]] = False
+        del content  # which jobs point into
         return done
 
-    def _file(self, number: int) -> bytes:
-        """The path of a file, as C has it."""
+    def _name(self, number: int) -> str:
+        """The file of a chunk or shard, in the folder of the array or from the address of the store on."""
         key = self._array.metadata.encode_chunk_key((number, *(0,) * (self._array.ndim - 1)))
-        return os.fsencode(f"{self._folder}/{key}") + b"\0"
+        return key if isinstance(self._files, Path) else f"{self._array.store_path.path}/{key}".lstrip("/")
 
-    def _index(self, shard: int, name: bytes) -> Ints:
-        """Offset and length of each chunk of a shard, (chunks, 2); 0 for one that is left to zarr-python."""
-        size = index_bytes(self._sharded)
+    def _fetch(self, files: RemoteFiles, names: Sequence[str], own: Ints, jobs: Ints) -> object:
+        """Fetch chunks into memory, and say where each is; what follows one another in a file by one request."""
+        order = np.lexsort((jobs[:, 1], own))
+        order = order[jobs[order, 2] > 0]
+        file, begin = own[order], jobs[order, 1]
+        end = begin + jobs[order, 2]
+        first = np.flatnonzero(np.diff(file, prepend=-1) | (begin > np.append(0, end[:-1])))
+        wanted = [
+            Ranges(names[file[low]], begin[[low]], end[[high]] - begin[[low]])
+            for low, high in zip(first, [*(first[1:] - 1), len(order) - 1], strict=False)
+        ]
         try:
-            file = Descriptor(os.fsdecode(name[:-1]))
-            status = os.fstat(file.number)
-            identity = status.st_ino, status.st_mtime_ns, status.st_size
-            known = self._indexes.get(shard)
+            readers = files.open_ranges(wanted)
+        except StoreError:  # another version, or less than the index says
+            for name in names:
+                self._indexes.pop(name, None)
+            jobs[:, 2] = 0
+            return None
+        run = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
+        jobs[order, 1] += np.array([int(reader.places[0]) for reader in readers], np.int64)[run] - begin[first][run]
+        return readers
+
+    def _index(self, name: str) -> Ints:
+        """Offset and length of each chunk of a shard, (chunks, 2); 0 for one that is left to zarr-python."""
+        size, end = index_bytes(self._sharded), 2**62
+        identity: tuple[int, ...] = ()
+        known = self._indexes.get(name)
+        try:
+            if isinstance(self._files, Path):
+                file = Descriptor(self._files / name)
+                status = os.fstat(file.number)
+                identity, end = (status.st_ino, status.st_mtime_ns, status.st_size), status.st_size
             if known and known[0] == identity:
                 return known[1]
-            start = 0 if self._at_start else max(status.st_size - size, 0)
-            index = decoded_index(file.read(start, size), self._sharded)
-        except (OSError, DamagedStore):
-            return np.zeros((self._sharded, 2), np.int64)
-        sound = (index[:, 0] < status.st_size) & (index[:, 1] <= self._most)
+            if isinstance(self._files, Path):
+                raw = file.read(0 if self._at_start else max(end - size, 0), size)
+            else:
+                raw = self._files.pin(name, size, at_end=not self._at_start)
+            index = decoded_index(raw, self._sharded)
+        except (OSError, StoreError):
+            index = np.zeros((self._sharded, 2), np.uint64)
+        sound = (index[:, 0] < end) & (index[:, 1] <= self._most)
         kept = np.where(sound[:, np.newaxis], index, 0).astype(np.int64)
-        self._indexes[shard] = identity, kept
+        self._indexes[name] = identity, kept
         return kept
 
 
-def plain_chunks(array: zarr.Array[Any]) -> PlainChunks | None:
-    """The chunks of an array, if it is ordinary and in files of this machine."""
-    store, facts = array.store_path.store, cast(Any, array.metadata.to_dict())
+def plain_chunks(array: zarr.Array[Any], files: Path | RemoteFiles | None) -> PlainChunks | None:
+    """The chunks of an array that is ordinary, in a folder or a storage; None if zarr-python has to read it."""
+    facts = cast(Any, array.metadata.to_dict())
     kind, (rows, *inner), shard = _kind(facts, array.dtype), array.chunks, array.shards
     if (
-        type(store) is not zarr.storage.LocalStore
+        files is None
         or kind is None
         or sys.byteorder != "little"
         or (*inner,) != array.shape[1:]
@@ -119,8 +156,7 @@ def plain_chunks(array: zarr.Array[Any]) -> PlainChunks | None:
     ):
         return None
     at_start = shard is not None and facts["codecs"][0]["configuration"]["index_location"] == "start"
-    folder = str(Path(store.root, array.store_path.path))
-    return PlainChunks(array, kind, folder, shard[0] if shard is not None else 0, at_start=at_start)
+    return PlainChunks(array, files, kind, shard[0] if shard is not None else 0, at_start=at_start)
 
 
 def _kind(facts: Mapping[str, Any], dtype: np.dtype[Any]) -> int | None:
