@@ -36,9 +36,9 @@ def point_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def serve() -> Iterator[str]:
     """The endpoint of a server with an empty bucket ``stores``."""
     program = (
-        "from moto.server import DomainDispatcherApplication, create_backend_app\n"
+        "from moto.server import create_backend_app\n"
         "from werkzeug.serving import make_server\n"
-        "server = make_server('127.0.0.1', 0, DomainDispatcherApplication(create_backend_app), threaded=True)\n"
+        "server = make_server('127.0.0.1', 0, create_backend_app('s3'), threaded=True)\n"
         "print(server.server_port, flush=True)\n"
         "server.serve_forever()\n"
     )
@@ -119,6 +119,7 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # a body that follows its header is not held back for 40 ms
 
         def handle_any(self) -> None:
             trouble = troubles.next(self.command, self.path)
@@ -131,6 +132,8 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
                 return
             if trouble == "stall":
                 time.sleep(3)
+                self.close_connection = True
+                return
             connection = http.client.HTTPConnection(host, timeout=60)
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -198,11 +198,11 @@ def test_opening_is_repeated_as_well(troubled: tuple[Path, str, Troubles], troub
 
 
 def test_a_storage_that_refuses_everything_for_a_while_is_waited_for(troubled: tuple[Path, str, Troubles]) -> None:
-    """Six seconds: six retries at the client's own pace end after one or two."""
+    """Three seconds: six retries at the client's own pace end after one or two."""
     local, url, troubles = troubled
     store = open_store(url)
     troubles.always = "503"
-    well = threading.Timer(6, setattr, (troubles, "always", ""))
+    well = threading.Timer(3, setattr, (troubles, "always", ""))
     well.start()
     np.testing.assert_array_equal(store.rows("train")["move"].read(), open_store(local).rows("train")["move"].read())
     well.join()
@@ -242,10 +242,10 @@ def test_chunks_of_a_column_are_requested_together(
     with serve_badly(endpoint) as (bad, troubles):
         monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
         store = open_store(url)
-        troubles.delay = 0.3
+        troubles.delay = 0.15
         began = time.perf_counter()
         far = next(iter(loader(store, "train", 100, **options)))
-        assert time.perf_counter() - began < 25 * troubles.delay
+        assert time.perf_counter() - began < 30 * troubles.delay
     chunks = 4 * store.sequences("train")["elo"].chunks  # for the condition and the batches, and of their extents
     assert chunks == 80
     assert all(torch.equal(near[name], far[name]) for name in near)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,7 @@ from outofcore.store.remote_cache import CachedFiles
 from outofcore.store.schema import Layout
 from outofcore.store.verify import verify
 from tests.pipeline.power_loss import CALLS, Recorded, disk_after
+from tests.store.conftest import write_store
 from tests.store.object_storage import Troubles, put_objects, serve_badly, upload
 
 pytestmark = pytest.mark.xdist_group("object storage")
@@ -66,15 +68,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def local(make_store: Callable[..., Path]) -> Path:
-    return make_store(batches=GAMES, layout=LAYOUT)
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store on disk; tests leave it as it is."""
+    return write_store(tmp_path_factory.mktemp("local") / "a.zarr", batches=GAMES, layout=LAYOUT)
 
 
 @pytest.fixture
-def watched(local: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Troubles]]:
-    """The address of the store, and the server in between."""
-    url = upload(local, endpoint, local.parent.name)
+def watched(
+    local: Path, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Troubles]]:
+    """The address of a copy of the store, and the server in between."""
+    url = upload(local, endpoint, tmp_path.name)
     with serve_badly(endpoint) as (bad, troubles):
         monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
         yield url, troubles
@@ -87,6 +92,7 @@ def shards(troubles: Troubles) -> int:
     return found
 
 
+@cache
 def expected(local: Path) -> dict[str, Any]:
     """The rows of the store on disk, as zarr-python reads them."""
     group = zarr.open_group(local, mode="r")["train"]
@@ -156,7 +162,7 @@ def test_any_range_has_the_bytes_of_the_shard(
     files, generator = cached_files(open_store(url)), np.random.default_rng(0)
     names = [path.relative_to(local).as_posix() for path in sorted(local.rglob("c.*")) if path.is_file()]
     sources = set()
-    for _ in range(30):
+    for _ in range(15):
         wanted = []
         for name in generator.choice(names, 3, replace=False):
             size = (local / name).stat().st_size
@@ -298,7 +304,7 @@ def test_a_power_loss_leaves_a_cache_that_is_read_right(
     make_store: Callable[..., Path], endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of pieces and marks nothing is synced: any of them may be there or not, and so may names."""
-    local, disk, dice = make_store(batches=GAMES[:3], layout=LAYOUT), tmp_path / "disk", random.Random(1)
+    local, disk, dice = make_store(batches=GAMES[:2], layout=LAYOUT), tmp_path / "disk", random.Random(1)
     url = upload(local, endpoint, local.parent.name)
     disk.mkdir()
     monkeypatch.setenv("OUTOFCORE_S3_CACHE", str(disk / "cache"))
@@ -434,7 +440,7 @@ def test_another_store_at_the_address_is_read_anew(
     url, _ = watched
     assert_rows(open_store(url), local)
     other = make_store("other.zarr", batches=GAMES, layout=LAYOUT, seed=1)
-    upload(other, endpoint, local.parent.name)
+    upload(other, endpoint, url.rpartition("/")[2])
     assert_rows(open_store(url), other)
     assert len(list(folder.glob("*.pieces"))) == 2
 
