@@ -198,11 +198,11 @@ def test_opening_is_repeated_as_well(troubled: tuple[Path, str, Troubles], troub
 
 
 def test_a_storage_that_refuses_everything_for_a_while_is_waited_for(troubled: tuple[Path, str, Troubles]) -> None:
-    """Three seconds: six retries at the client's own pace end after one or two."""
+    """Six seconds: six retries at the client's own pace end after one or two."""
     local, url, troubles = troubled
     store = open_store(url)
     troubles.always = "503"
-    well = threading.Timer(3, setattr, (troubles, "always", ""))
+    well = threading.Timer(6, setattr, (troubles, "always", ""))
     well.start()
     np.testing.assert_array_equal(store.rows("train")["move"].read(), open_store(local).rows("train")["move"].read())
     well.join()
