@@ -7,9 +7,9 @@ reject of the unit, with its file and offset. The same records come out wherever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.streams import read_block, transcoded
@@ -24,8 +24,7 @@ LastStart = Callable[[bytes], int]
 """Where the last record of a text begins, 0 if none surely does after its first byte."""
 
 
-@dataclass(frozen=True)
-class MemberText:
+class MemberText(NamedTuple):
     """The text of a member of a raw file, to be read once."""
 
     source: int  # index of the raw file
@@ -46,7 +45,10 @@ class MemberText:
 
 
 Cutter = Callable[[MemberText], Iterator[Unit]]
-"""Cuts the text of one member into units, each of :meth:`Text.unit`."""
+"""Cuts the text of one member into units, each of :meth:`MemberText.unit`."""
+
+_Part = tuple[Unit, int]
+"""A unit of one stretch, and the raw bytes that it covers."""
 
 
 def cut(
@@ -108,12 +110,12 @@ def split_at(unit: Unit, at: int, *details: Any) -> tuple[Unit, Unit]:
     (stretch,) = unit.stretches
     first, second = details or (None, None)
     raw = raw_size(unit.payload[:at], stretch.encoding)
-    left = replace(stretch, stop=stretch.start + at, whole=False, detail=first)
-    right = replace(stretch, start=stretch.start + at, offset=stretch.offset + raw, whole=False, detail=second)
+    left = stretch._replace(stop=stretch.start + at, whole=False, detail=first)
+    right = stretch._replace(start=stretch.start + at, offset=stretch.offset + raw, whole=False, detail=second)
     return _part(unit, (left,)), _part(unit, (right,))
 
 
-def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutter) -> Iterator[Unit]:
+def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutter) -> Iterator[_Part]:
     """Units of one stretch each; one is held back until it is known how much of the file was read for it."""
     for source, file in enumerate(files):
         last: Unit | None = None
@@ -122,24 +124,24 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
             stream, encoding, offset = transcoded(member.stream)
             for unit in cutter(MemberText(source, file.name, member.name, index, stream, encoding, offset, member)):
                 if last is not None:
-                    yield replace(last, raw_bytes=covered)
+                    yield last, covered
                 position = max(read, min(member.raw_position(), file.bytes))
                 last, covered, read = unit, position - read, position
         if last is None:  # an archive without a member that counts
             nothing = Stretch(source, file.name, 0, 0, 0, 0, whole=True)
             last = Unit(source=source, name=file.name, offset=0, stretches=(nothing,))
-        yield replace(last, raw_bytes=covered + file.bytes - read)
+        yield last, covered + file.bytes - read
 
 
-def _grouped(units: Iterable[Unit], size: int, weigh: Callable[[Unit], int]) -> Iterator[Sequence[Unit]]:
-    waiting: list[Unit] = []
+def _grouped(parts: Iterable[_Part], size: int, weigh: Callable[[Unit], int]) -> Iterator[Sequence[_Part]]:
+    waiting: list[_Part] = []
     waiting_weight = 0
-    for unit in units:
-        weight = weigh(unit)
+    for part in parts:
+        weight = weigh(part[0])
         if waiting and (waiting_weight + weight > size or len(waiting) == MOST_FILES):
             yield waiting
             waiting, waiting_weight = [], 0
-        waiting.append(unit)
+        waiting.append(part)
         waiting_weight += weight
     if waiting:
         yield waiting
@@ -181,28 +183,27 @@ def _first_start(text: bytes, last_start: LastStart) -> int:
 def _part(unit: Unit, stretches: Sequence[Stretch]) -> Unit:
     """Some consecutive stretches of a unit."""
     first, start, stop = stretches[0], stretches[0].start, stretches[-1].stop
-    moved = tuple(replace(stretch, start=stretch.start - start, stop=stretch.stop - start) for stretch in stretches)
+    moved = tuple(stretch._replace(start=stretch.start - start, stop=stretch.stop - start) for stretch in stretches)
     return Unit(
         source=first.source, name=first.name, offset=first.offset, payload=unit.payload[start:stop], stretches=moved
     )
 
 
-def _joined(parts: Sequence[Unit]) -> Unit:
-    if len(parts) == 1:
-        return parts[0]
+def _joined(parts: Sequence[_Part]) -> Unit:
     stretches: list[Stretch] = []
     rejects: list[Reject] = []
     start = 0
-    for part in parts:
-        rejects += [replace(reject, file=reject.file + len(stretches)) for reject in part.rejects]
+    for unit, _ in parts:
+        rejects += [replace(reject, file=reject.file + len(stretches)) for reject in unit.rejects]
         stretches += [
-            replace(stretch, start=stretch.start + start, stop=stretch.stop + start) for stretch in part.stretches
+            stretch._replace(start=stretch.start + start, stop=stretch.stop + start) if start else stretch
+            for stretch in unit.stretches
         ]
-        start += len(part.payload)
+        start += len(unit.payload)
     return replace(
-        parts[0],
-        payload=b"".join(part.payload for part in parts),
+        parts[0][0],
+        payload=b"".join(unit.payload for unit, _ in parts),
         stretches=tuple(stretches),
         rejects=tuple(rejects),
-        raw_bytes=sum(part.raw_bytes for part in parts),
+        raw_bytes=sum(covered for _, covered in parts),
     )

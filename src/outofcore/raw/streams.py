@@ -306,6 +306,8 @@ def transcoded(stream: BinaryIO) -> OpenedText:
     head = b""
     with suppress(DamagedInput):  # which reading will raise
         head = cast("io.BufferedReader", stream).peek(4)[:4]
+    if head.isascii() and b"\0" not in head:
+        return OpenedText(stream, "", 0)
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             stream.read(len(mark))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,7 @@ Audit = Callable[[], str | None]
 LONGEST_DIFFERENCE = 4000
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Consecutive whole records of one member of a raw file, in the payload of a unit."""
 
     source: int  # index of the raw file in the sorted list of sources

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -116,7 +115,7 @@ def _pieces(text: MemberText, block: int, most: int) -> Iterator[Unit]:
                 some = piece.some(first, first + most) if len(piece.starts) > most else piece
                 before = b"" if some is piece else piece.payload[: piece.starts[first]]
                 offset = piece.offset + raw_size(before, text.encoding)
-                detail = replace(some, payload=b"", name=first_line, path=path)
+                detail = some._replace(payload=b"", name=first_line, path=path)
                 yield text.unit(offset, some.payload, whole=empty, detail=detail)
     if damage is not None:
         yield text.unit(end, b"", Reject(reason=damage.reason, offset=end, detail=str(damage)))

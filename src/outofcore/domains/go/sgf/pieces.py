@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ NAME_BYTES = 256  # longest name in a first line
 WINDOW_BYTES = 1 << 16  # after a game, in which it is read by other encodings first
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Whole games and the bytes between them."""
 
     offset: int  # of ``payload`` in the file
@@ -28,15 +27,14 @@ class Piece:
     endings: Bytes  # uint8, outofcore.domains.go.sgf.scan.Ending
     stray: int  # non-blank bytes outside games since the previous piece
     name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
-    codecs: Mapping[int, str] = field(default_factory=dict)  # of the games whose brackets plain bytes do not show
+    codecs: Mapping[int, str] = {}  # of the games whose brackets plain bytes do not show
     path: str = ""  # of the file, archives counting as folders
 
     def some(self, first: int, last: int) -> Piece:
         """The games from ``first`` to before ``last``; bytes outside games are counted with the first of all."""
         starts, ends = self.starts[first:last], self.ends[first:last]
         begin, end = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
-        return replace(
-            self,
+        return self._replace(
             payload=self.payload[begin:end],
             starts=starts - begin,
             ends=ends - begin,
@@ -81,7 +79,7 @@ def cut(
             offset += raw_size(buffer[: games.done], of_file)
             buffer = buffer[games.done :]
     if stray or head is not None:
-        yield replace(NOTHING, offset=offset, stray=stray)
+        yield NOTHING._replace(offset=offset, stray=stray)
 
 
 def _find(
