@@ -38,6 +38,8 @@ def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDAr
     if by in ("content", "file", "place"):
         files = [name for _, name in unit.places]
         split = _drawn_by(files, section)[result.places] if by == "file" else _of_content(result, section)
+        if not section.named:
+            return split
         named = np.array([_named(file, section, fnmatchcase) for file in files], np.int8)[result.places]
         return np.where(named > 0, named, split).astype(np.int8)
     if by == "players" and columns.keys() >= set(PLAYERS):
