@@ -179,7 +179,7 @@ def test_ctrl_c_does_not_wait_until_files_are_digested(monkeypatch: pytest.Monke
         return digest(file, check)
 
     monkeypatch.setattr(RawFile, "digest", interrupted)
-    files = [RawFile("first", Path(os.devnull), 0), RawFile("endless", Path("/dev/zero"), 0)]
+    files = [RawFile("first", os.devnull, 0), RawFile("endless", "/dev/zero", 0)]
     with pytest.raises(KeyboardInterrupt):
         inputs.Inputs([*files, *files[1:]], threads=2)
 
@@ -277,16 +277,16 @@ def test_no_checkpoint_counts_what_was_read_from_other_bytes_of_a_further_file(t
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     raw = tmp_path / "raw"
     write_lines(raw, np.random.default_rng(5))
-    stat, digest = Path.stat, RawFile.digest
+    stat, digest = os.stat, RawFile.digest
 
-    def refused(path: Path, real: Callable[..., Any], **options: bool) -> Any:
-        if path == raw / "b.txt":
+    def refused(path: object, real: Callable[..., Any], **options: Any) -> Any:
+        if str(path) == str(raw / "b.txt"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(**options)
 
     def fail() -> None:
         if call == "stat":
-            monkeypatch.setattr(Path, "stat", lambda path, **options: refused(path, partial(stat, path), **options))
+            monkeypatch.setattr(os, "stat", lambda path, **options: refused(path, partial(stat, path), **options))
         else:
             monkeypatch.setattr(RawFile, "digest", lambda file, *_: refused(file.path, partial(digest, file)))
 

@@ -35,7 +35,7 @@ class Read:
         self.content: dict[str, int | bytes] = {}
         self.problems: list[tuple[str, DamagedInput]] = []
         before = set(path.parent.rglob("*"))
-        file = RawFile(path.name, path, path.stat().st_size)
+        file = RawFile(path.name, str(path), path.stat().st_size)
         for member in file.members(SUFFIXES):
             name = member.name.removeprefix(f"{path.name}/")
             data, count = b"", 0

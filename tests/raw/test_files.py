@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -47,7 +48,7 @@ def tar_bytes(members: dict[str, bytes], mode: str = "w") -> bytes:
 
 
 def read_all(path: Path) -> dict[str, bytes]:
-    file = RawFile(path.name, path, path.stat().st_size)
+    file = RawFile(path.name, str(path), path.stat().st_size)
     return {member.name: member.stream.read() for member in file.members((".pgn",))}
 
 
@@ -56,6 +57,24 @@ def test_a_compressed_file_reads_as_the_plain_one(tmp_path: Path, suffix: str) -
     path = tmp_path / f"games.pgn{suffix}"
     path.write_bytes(PACK[suffix](TEXT))
     assert read_all(path) == {path.name: TEXT}
+
+
+@pytest.mark.parametrize("listed", [0, 1, files.SMALL_BYTES - 1, files.SMALL_BYTES, files.SMALL_BYTES + 1])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_file_is_read_and_digested_as_it_is_now(tmp_path: Path, listed: int, more: int) -> None:
+    path = tmp_path / "games.pgn"
+    content = np.random.default_rng(listed).bytes(max(listed + more, 0))
+    path.write_bytes(content)
+    file = RawFile(path.name, str(path), listed)
+    (member,) = ((read_block(member.stream, 1 << 20), member.raw_position()) for member in file.members((".pgn",)))
+    assert member == ((content, None), len(content))
+    assert file.digest() == hashlib.sha256(content).hexdigest()
+
+
+def test_a_small_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn"
+    with pytest.raises(FileNotFoundError, match=r"games\.pgn"):
+        next(RawFile(path.name, str(path), 3).members((".pgn",)))
 
 
 def test_frames_and_members_one_after_another_are_read_to_the_end(tmp_path: Path) -> None:
@@ -87,7 +106,7 @@ def test_archives_are_streamed_in_their_own_order(tmp_path: Path, name: str) -> 
 def test_the_position_in_the_raw_file_ends_at_its_size(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn.zst"
     path.write_bytes(PACK[".zst"](TEXT))
-    for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)):
+    for member in RawFile(path.name, str(path), path.stat().st_size).members((".pgn",)):
         assert member.raw_position() == 0
         member.stream.read()
         assert member.raw_position() == path.stat().st_size
@@ -135,7 +154,7 @@ def test_a_file_that_was_cut_short_gives_what_the_library_decodes_of_it(tmp_path
         ".bz2": bz2.BZ2Decompressor,
         ".xz": lzma.LZMADecompressor,
     }[suffix]()
-    for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)):
+    for member in RawFile(path.name, str(path), path.stat().st_size).members((".pgn",)):
         read, damage = read_block(member.stream, 1 << 20)
         assert read == decoder.decompress(cut)
         assert damage is not None
@@ -158,7 +177,7 @@ def test_what_follows_compressed_data_costs_none_of_it(
     path = tmp_path / f"games.pgn{suffix}"
     packed = PACK[suffix](content)
     path.write_bytes(packed * streams + after)
-    for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)):
+    for member in RawFile(path.name, str(path), path.stat().st_size).members((".pgn",)):
         read, damage = read_block(member.stream, 1 << 24)
     assert read == content * streams
     assert damage is not None
@@ -361,7 +380,7 @@ def test_a_pipe_or_a_socket_in_the_folder_is_refused(tmp_path: Path, monkeypatch
 @pytest.mark.skipif(sys.platform != "linux", reason="a file of Linux whose first byte cannot be read")
 def test_an_error_of_the_disk_names_the_file() -> None:
     for name in ("games.pgn", "games.pgn.zst", "games.pgn.xz", "games.tar"):
-        file = RawFile(name, Path("/proc/self/mem"), 1000)
+        file = RawFile(name, "/proc/self/mem", 1000)
         with pytest.raises(OSError, match="Input/output error") as told:
             [member.stream.read() for member in file.members((".pgn",))]
         assert told.value.filename == "/proc/self/mem"

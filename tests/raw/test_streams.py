@@ -124,7 +124,7 @@ USUAL = {
 
 
 def read(path: Path) -> bytes:
-    with closing(RawFile(path.name, path, path.stat().st_size).members((".pgn",))) as members:
+    with closing(RawFile(path.name, str(path), path.stat().st_size).members((".pgn",))) as members:
         return b"".join(member.stream.read() for member in members)
 
 

@@ -6,11 +6,11 @@ With equal versions, equal input gives equal bytes. A change of a raw file durin
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from itertools import chain
@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # The coarsest clock of a filesystem (FAT): two changes within it may leave the same times.
 TICK_NS = 2 * 10**9
 # To hand a file to another thread takes longer than to digest a small one.
-MOST_TASKS = 1000
+MOST_TASKS = 100
 
 
 class Inputs:
@@ -90,26 +90,24 @@ class _State(NamedTuple):
 
 def _state(file: RawFile) -> _State:
     seen = time.time_ns()
-    with _reading(file):
-        facts = file.path.stat()
+    try:
+        facts = os.stat(file.place)  # noqa: PTH116 - of no Path
+    except OSError as error:
+        raise _unreadable(file, error) from error
     return _State(seen, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def _digest(file: RawFile, check: Callable[[], None]) -> str:
-    with _reading(file):
-        return file.digest(check)
-
-
-@contextmanager
-def _reading(file: RawFile) -> Iterator[None]:
     try:
-        yield
-    except FileNotFoundError as error:
-        raise RawInputError(_changed(file, "it is gone")) from error
+        return file.digest(check)
     except OSError as error:
-        raise RawInputError(
-            f"{file.path} cannot be read: {error.strerror or error}; make it readable, and run again"
-        ) from error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: RawFile, error: OSError) -> RawInputError:
+    if isinstance(error, FileNotFoundError):
+        return RawInputError(_changed(file, "it is gone"))
+    return RawInputError(f"{file.path} cannot be read: {error.strerror or error}; make it readable, and run again")
 
 
 def _changed(file: RawFile, how: str) -> str:

@@ -18,6 +18,7 @@ from outofcore.errors import RawInputError
 from outofcore.raw.archives import tar_entries, zip_entries
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion, Unreadable
+from outofcore.system.descriptors import first_bytes
 from outofcore.system.failures import NamedFile
 
 SHORT = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz", ".tzst": ".tar.zst"}
@@ -35,6 +36,7 @@ BROKEN_LINK = "a link that leads nowhere"
 HIDDEN = "hidden, or what a system or a program keeps for itself; name it in match if it is meant"
 NO_READER = "of no kind that is read"
 BLOCK_BYTES = 1 << 18
+SMALL_BYTES = 1 << 16  # a plain file of at most so many is read at once
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,23 @@ class RawFile:
     """A file of the user's input."""
 
     name: str  # relative to the raw input, with ``/``; the file name if the input is a single file
-    path: Path
+    place: str  # its path on disk: an object for the path of each of many small files takes longer than reading them
     bytes: int  # on disk
     left_out: dict[str, str] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
     """Reason by name, for members of the archive that are not read, as far as it was read."""
 
+    @property
+    def path(self) -> Path:
+        """Where it is on disk."""
+        return Path(self.place)
+
     def digest(self, check: Callable[[], object] = lambda: None) -> str:
         """SHA-256 of the file on disk, in hexadecimal; ``check`` is called for each block, and may raise."""
+        check()
+        if (content := _small_content(self)) is not None:
+            return hashlib.sha256(content).hexdigest()
         digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK_BYTES))
-        with self.path.open("rb", buffering=0) as stream:
+        with io.FileIO(self.place) as stream:
             while count := stream.readinto(block):
                 check()
                 digest.update(block[:count])
@@ -74,9 +84,14 @@ class RawFile:
         (:data:`~outofcore.raw.streams.MOST_FOLD`). A file that is not an archive is always included. Other members are
         added to ``left_out``.
         """
-        disk = NamedFile(self.path)
+        is_archive = self.name.lower().endswith(ARCHIVES)
+        if not is_archive and (content := _small_content(self)) is not None:
+            whole = io.BufferedReader(cast("Any", io.BytesIO(content)))
+            yield Member(self.name, decompressed(whole, self.name, Expansion(whole.tell)), whole.tell)
+            return
+        disk = NamedFile(self.place)
         with io.BufferedReader(disk) as raw:
-            if not self.name.lower().endswith(ARCHIVES):
+            if not is_archive:
                 yield Member(self.name, decompressed(raw, self.name, Expansion(raw.tell)), raw.tell)
                 return
             is_zip = self.name.lower().endswith(".zip")
@@ -111,6 +126,17 @@ class RawFile:
                 yield Member(f"{self.name}/{name}" if name else self.name, stream, raw.tell)
 
 
+def _small_content(file: RawFile) -> bytes | None:
+    """The bytes of a small file; None if it is large, not as it was listed, or unreadable."""
+    if file.bytes > SMALL_BYTES:
+        return None
+    try:
+        content = first_bytes(file.place, file.bytes + 1)
+    except OSError:  # which reading in blocks will raise
+        return None
+    return content if len(content) == file.bytes else None
+
+
 def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None, *, always: bool = False) -> BinaryIO:
     """Decompressed according to the name's suffix, and checked; other data is only checked, and only if ``always``."""
     if name.lower().endswith(COMPRESSIONS):
@@ -120,10 +146,9 @@ def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None
 
 def plain_name(name: str) -> str:
     """The name without its compression suffix: ``games.pgn.zst`` -> ``games.pgn``."""
-    for suffix in COMPRESSIONS:
-        if name.lower().endswith(suffix):
-            return name[: -len(suffix)]
-    return name
+    if not name.lower().endswith(COMPRESSIONS):
+        return name
+    return name[: name.rindex(".")]
 
 
 def unpacked_name(file: str, member: str) -> str:
@@ -209,14 +234,13 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
             raise RawInputError(f"{section}.raw: {root} is {UNREAD}")
         if root.suffix.lower() in PICKLES and not wanted(root.name, suffixes):
             raise RawInputError(f"{section}.raw: {root} holds {PICKLED}")
-        return Search([RawFile(label(root.name), root, root.stat().st_size)], {})
+        return Search([RawFile(label(root.name), str(root), root.stat().st_size)], {})
     if not root.is_dir():
         what = "a pipe, a socket or a device" if root.exists() else "nothing"
         raise RawInputError(f"{section}.raw: expected a file or a folder, found {what} at {root}")
     files, left_out = [], {}
     before = os.path.join(root, "")  # noqa: PTH118 - pathlib takes a tenth of a second for ten thousand names
     for entry, is_hidden in _walk(root, match, lambda name: hidden(name, suffixes)):
-        path = Path(entry.path)
         name = label(entry.path.removeprefix(before).replace(os.sep, "/"))
         counts = wanted(entry.name, suffixes) or entry.name.lower().endswith(ARCHIVES)
         if is_hidden:
@@ -225,16 +249,16 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
             left_out[name] = LINKED_FOLDER
         elif entry.is_file():
             if counts:
-                files.append(RawFile(name, path, entry.stat().st_size))
+                files.append(RawFile(name, entry.path, entry.stat().st_size))
             elif unread(entry.name, suffixes):
                 left_out[name] = UNREAD
-            elif path.suffix.lower() in PICKLES:
+            elif PurePosixPath(entry.name).suffix.lower() in PICKLES:
                 left_out[name] = PICKLED
             else:
                 left_out[name] = NO_READER
-        elif path.exists():
+        elif Path(entry.path).exists():
             raise RawInputError(
-                f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: a conversion would wait for it "
+                f"{section}.raw: {label(entry.path)} is a pipe, a socket or a device: a conversion would wait for it "
                 "for ever; move it out of the folder"
             )
         elif counts or unread(entry.name, suffixes):
@@ -293,7 +317,7 @@ def _walk(root: Path, match: str, hidden: Callable[[str], bool]) -> Iterator[tup
         folder, states = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
-                named = {at + 1 for at in states if steps[at] != "**" and fnmatchcase(entry.name, steps[at])}
+                named = {at + 1 for at in states if _named(entry.name, steps[at])}
                 if hidden(entry.name) and not any(steps[at - 1][:1] == entry.name[:1] for at in named):
                     if (entry.is_dir() and (named or any(steps[at] == "**" for at in states))) or len(steps) in named:
                         yield entry, True
@@ -308,6 +332,10 @@ def _walk(root: Path, match: str, hidden: Callable[[str], bool]) -> Iterator[tup
                         waiting.append((Path(entry.path), _reached(steps, inside)))
                 elif len(steps) in named:
                     yield entry, False
+
+
+def _named(name: str, step: str) -> bool:
+    return step == "*" or (step != "**" and fnmatchcase(name, step))
 
 
 def _reached(steps: list[str], states: set[int]) -> set[int]:

@@ -22,7 +22,7 @@ def test_a_file_whose_modification_time_was_put_back_is_surveyed_again(
     path.write_bytes(b"before")
     facts = path.stat()
     section = NeuralSection.model_validate({"raw": str(tmp_path)})
-    files = [RawFile("a.h5", path, facts.st_size)]
+    files = [RawFile("a.h5", str(path), facts.st_size)]
     monkeypatch.setattr(survey, "_survey_all", lambda *_: path.read_bytes())
     assert survey.survey_sessions(files, section) == b"before"
     path.write_bytes(b"behind")

@@ -11,7 +11,6 @@ import io
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
@@ -50,7 +49,7 @@ def open_raw(section: TextSection) -> list[RawFile]:
         raise ParamsError(
             f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
         ) from error
-    return [HubFile(file.name, file.path, file.bytes, section.source.text_column, dataset)]
+    return [HubFile(file.name, file.place, file.bytes, section.source.text_column, dataset)]
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class GivenRecords(RecordsFile):
                 f"raw: expected records that can be read again in each epoch, got a {type(records).__name__}, which "
                 "can be read once; give a dataset, a list, or an object whose __iter__ starts over"
             )
-        return cls("records", Path(), 0, column, records)
+        return cls("records", "", 0, column, records)
 
     def _records(self) -> Iterable[Any]:
         return self.records
