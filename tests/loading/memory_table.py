@@ -123,6 +123,16 @@ def foreign(folder: Path, size: int, codec: str) -> dict[str, Any]:
     return {"store": place, "batch_size": 256}
 
 
+def shards(folder: Path, size: int, codec: str) -> dict[str, Any]:
+    """Chunks of which rows begin in the middle."""
+    del codec
+    place, rows = folder / "shards.zarr", size * 500
+    if not place.exists():
+        values = _random(rows, 4000)
+        zarr.create_array(place, data=values, chunks=(100, 4000), shards=(1000, 4000))
+    return {"store": place, "batch_size": 16, "pool_blocks": 4, "rows": (33, rows)}
+
+
 def fifty_sources(folder: Path, size: int, codec: str) -> dict[str, Any]:
     values = _random(size * 200 + 50, 64)
     stores = {f"s{k}": _written(folder, f"s{k}", codec, values[k : k + size * 200].copy) for k in range(50)}
@@ -133,6 +143,7 @@ SHAPES = {
     shape.__name__: shape
     for shape in (
         *(narrow, wide, windows, packed, reset, legal_masks, symmetries, frames, map_4, map_16, foreign),
+        shards,
         fifty_sources,
     )
 }

@@ -54,6 +54,12 @@ def test_stored_chunks_that_are_kept_are_counted_while_they_are_decoded(tmp_path
     assert grown <= budget
 
 
+def test_chunks_that_are_decoded_for_a_part_of_their_rows_keep_the_least_budget(tmp_path: Path) -> None:
+    """From a store of other software, by eight threads that hold a chunk encoded and decoded."""
+    budget, grown = in_a_process(tmp_path, "shards", "streamed", 8, "0", 24)
+    assert grown <= budget
+
+
 def test_the_most_that_a_function_allocates_at_once_is_measured() -> None:
     given = torch.zeros(1000, 100, dtype=torch.uint8)
     with AllocatedBytes([given]) as allocated:

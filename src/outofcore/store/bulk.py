@@ -9,6 +9,7 @@ Blosc) and google-crc32c export, called by address. Where one is missing, and fo
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import threading
 from collections.abc import Sequence
@@ -272,7 +273,8 @@ def decode_plain(kind: int, jobs: Ints, whole: int) -> npt.NDArray[np.bool_]:
     functions, done = _decoders(), np.zeros(len(jobs), np.bool_)
     if functions is not None and len(jobs):
         encoded, parts = int(jobs[jobs[:, 0] > 0, 2].max(initial=0)), (jobs[:, 6] != whole).any()
-        scratch = np.empty(encoded + whole * parts, np.uint8)
+        # Mapped, so that it goes back to the system: an allocator would keep as much for each thread.
+        scratch = np.frombuffer(mmap.mmap(-1, max(encoded + whole * int(parts), 1)), np.uint8)
         _decode_plain(functions, _context().address, kind, jobs, whole, scratch, done)
     return done
 
