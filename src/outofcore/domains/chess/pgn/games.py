@@ -65,7 +65,9 @@ _EVENT, _FEN = TAGS.index("Event"), TAGS.index("FEN")
 
 def _table(names: Collection[str]) -> Bytes:
     """Texts, a row each, that end in a zero."""
-    return np.array([list(name.ljust(max(map(len, names)) + 1, "\0").encode()) for name in names], np.uint8)
+    table = np.array([list(name.ljust(max(map(len, names)) + 1, "\0").encode()) for name in names], np.uint8)
+    table.setflags(write=False)  # as constants are to the compiler, which would compile what reads both twice
+    return table
 
 
 def _among(characters: bytes) -> npt.NDArray[np.bool_]:
@@ -439,7 +441,8 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
     """
     tags, notes, i = games.tags[game], games.notes, start
     first_move = games.move_offsets[game]
-    first_name_end, event, moved, black, first_number = -int(data[i] == ord("[")), False, False, 0, 1
+    first_name_end, black, first_number = -int(data[i] == ord("[")), 0, 1
+    event = moved = variable(0) > 0
     while i < data.size and data[i] == ord("["):
         name_end = _tag_name_end(data, i)
         begin, end, after = _value(data, name_end) if name_end else (0, 0, -1)
