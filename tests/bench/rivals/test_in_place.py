@@ -18,12 +18,12 @@ def names(kind: str, store: str, peers: Path | None) -> set[str]:
 
 
 def test_a_library_is_compared_where_it_can_read(tmp_path: Path) -> None:
-    own = {"outofcore", "outofcore, zarrs"}
+    own = {"outofcore"}
     assert names("maps", str(tmp_path), None) == own
     others = {"insitubatch", "zarr-python", "zarr-python, zarrs", "annbatch"}
     assert names("matrix", str(tmp_path), Path("python")) == own | others
     assert names("maps", str(tmp_path), Path("python")) == own | others | {"xbatcher"}
-    remote = {"outofcore", "insitubatch", "insitubatch, blocks of 1 shard", "zarr-python"}
+    remote = {"outofcore", "outofcore, 3 GB", "insitubatch", "insitubatch, blocks of 1 shard", "zarr-python"}
     assert names("http_shards", "http://127.0.0.1/shards", Path("python")) == remote
 
 
