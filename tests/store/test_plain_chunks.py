@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
@@ -195,7 +196,7 @@ class Ranges(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = Path(self.translate_path(self.path))
-        self.asked.append(path.name)
+        self.asked.append(self.path)
         if not path.is_file():
             self.send_error(404)
             return
@@ -244,6 +245,22 @@ def test_neighbours_in_a_shard_are_fetched_by_one_request(
     assert len(Ranges.asked) == indexes + pairs + across_shards
     assert (array.read(31, 90) == expected[31:90]).all()
     assert len(Ranges.asked) == indexes + pairs + across_shards + 9  # chunks one by one, and no index again
+
+
+@pytest.mark.parametrize("form", ["v3", "v3 plain", "v2", "chunks of 1"])
+def test_chunks_are_fetched_once_each_and_missing_ones_are_the_fill_value(
+    tmp_path: Path, left: list[int], server: str, form: str
+) -> None:
+    write(tmp_path, **ORDINARY[form])
+    array = remote(server)
+    assert (chunks_of(array)[: len(VALUES)] == VALUES).all()
+    assert not left
+    assert Counter(Ranges.asked).most_common(1)[0][1] == 1
+    assert len(Ranges.asked) == array.chunks
+    stored = zarr.open_array(tmp_path / "a.zarr")
+    stored[16:24] = 1
+    assert (chunks_of(array)[: len(VALUES)] == np.asarray(stored[:])).all()
+    assert left
 
 
 def test_what_is_not_on_the_server_as_it_was_is_read_as_it_is(tmp_path: Path, left: list[int], server: str) -> None:

@@ -302,7 +302,7 @@ def _files_of(array: zarr.Array[Any]) -> Path | RemoteFiles | None:
     store, path = array.store_path.store, array.store_path.path
     if type(store) is zarr.storage.LocalStore:
         return Path(store.root, path)
-    return store.files if isinstance(store, _Addressed) and array.shards is not None else None
+    return store.files if isinstance(store, _Addressed) else None
 
 
 def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any], str]:

@@ -84,7 +84,8 @@ class PlainChunks:
             content: Any = np.frombuffer(b"".join(paths), np.uint8)
             jobs[:, 0] = (content.ctypes.data + np.cumsum([0, *map(len, paths)]))[own]
         else:
-            jobs[:, 0], content = 0, self._fetch(self._files, names, own, jobs)
+            jobs[:, 0], fetch = 0, self._fetch if self._sharded else self._fetch_whole
+            content = fetch(self._files, names, own, jobs)
         done = np.ones(len(starts), np.bool_)
         done[owner[~decode_plain(self._kind, jobs, self._rows * self._row_bytes)]] = False
         del content  # which jobs point into
@@ -95,8 +96,19 @@ class PlainChunks:
         key = self._array.metadata.encode_chunk_key((number, *(0,) * (self._array.ndim - 1)))
         return key if isinstance(self._files, Path) else f"{self._array.store_path.path}/{key}".lstrip("/")
 
+    def _fetch_whole(self, files: RemoteFiles, names: Sequence[str], own: Ints, jobs: Ints) -> object:
+        """Fetch files into memory, and enter where each is."""
+        try:
+            contents = files.whole(names)
+        except StoreError:
+            contents = [b""] * len(names)
+        parts = [np.frombuffer(content or b" ", np.uint8) for content in contents]
+        jobs[:, 1] = np.array([part.ctypes.data for part in parts], np.int64)[own]
+        jobs[:, 2] = np.array([*map(len, contents)], np.int64)[own]
+        return parts
+
     def _fetch(self, files: RemoteFiles, names: Sequence[str], own: Ints, jobs: Ints) -> object:
-        """Fetch chunks into memory, and say where each is; what follows one another in a file by one request."""
+        """Fetch chunks of shards, and enter where each is; those that follow one another by one request."""
         order = np.lexsort((jobs[:, 1], own))
         order = order[jobs[order, 2] > 0]
         file, begin = own[order], jobs[order, 1]
