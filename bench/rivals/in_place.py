@@ -69,7 +69,7 @@ def decode_with(pipeline: str) -> None:
         zarr.config.set({"codec_pipeline.path": pipeline})
 
 
-def outofcore(store: str, batch: int, held: bool = False, **more: Any) -> Epoch:
+def outofcore(store: str, batch: int, *, held: bool = False, **more: Any) -> Epoch:
     from outofcore import loader
 
     batches = loader(store, "train", batch, fields=["X"], residency="ram" if held else "streamed", **more)
