@@ -15,6 +15,7 @@ import numpy as np
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.conversion.units import ConvertedUnits
 from outofcore.domains.chess.squares import bitboards
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
@@ -58,11 +59,15 @@ def convert(name: str, section: Any, store: Path, workers: int = 2, *, audits: b
     started = time.perf_counter()
     with MemoryWatch(interval=0.1) as memory:
         with open_executor("threads", workers) as executor:
-            forecast = estimate(domain, section, files, executor)
+            forecast = estimate(domain, section, files, executor, sampled=(sampled := ConvertedUnits()))
         if not audits:
             forecast = replace(forecast, sequences=NEVER, unusual=NEVER)
         outcome = Conversion(domain, section, files, store, store.with_suffix(".csv")).run(
-            forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda *_: None
+            forecast,
+            executor=open_executor("threads", workers),
+            workers=workers,
+            watch=lambda *_: None,
+            sampled=sampled,
         )
     return {
         **outcome.figures,

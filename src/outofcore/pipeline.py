@@ -179,6 +179,7 @@ def convert_to_folder(
             watch=guard.watch,
             scratch=machine.scratch,
             most_ahead=ahead,
+            sampled=forecast.sampled,
         )
         if earlier is not None and outcome.keys is not None:
             save_keys(store, outcome.keys, earlier)

@@ -21,7 +21,7 @@ from outofcore.conversion.executors import in_order, open_executor
 from outofcore.conversion.journal import work_folder
 from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.summary import attributes, counted, doubts, sources
-from outofcore.conversion.units import unit_converter
+from outofcore.conversion.units import ConvertedUnits, held_bytes, unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.raw.cutting import UNIT_BYTES
@@ -82,6 +82,7 @@ class ConversionForecast:
     needs: tuple[Need, ...]  # on disk
     held_bytes: int = 0  # by this process before the sample was converted
     memory_bytes: int = 0  # beyond these, with as many units in flight as for the sample
+    sampled: ConvertedUnits | None = None  # units of the sample that need not be converted again
 
     def units_ahead(self, name: str, budget: int, *, refuse: bool) -> int:
         """How many units may be in flight.
@@ -112,22 +113,31 @@ def forecast_conversion(
     ``replaced`` are bytes of an earlier store that are freed before the first write.
     """
     executor_of = open_executor(machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name)
+    sampled = ConvertedUnits() if machine.engine == "threads" else None  # results are not sent back and forth
     with MemoryWatch(interval=0.05) as watch, executor_of as executor:
         before = watch.peak_bytes
-        expected = estimate(domain, section, files, executor)
+        expected = estimate(domain, section, files, executor, sampled=sampled)
     keys = expected.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
     return ConversionForecast(
         estimate=expected,
         needs=store_needs(store, expected.store_bytes, commit, work_folder(store, machine.scratch), replaced),
         held_bytes=before,
         memory_bytes=watch.peak_bytes - before + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys,
+        sampled=sampled,
     )
 
 
 def estimate(
-    domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = AHEAD
+    domain: Domain,
+    section: Any,
+    files: Sequence[RawFile],
+    executor: Executor,
+    ahead: int = AHEAD,
+    sampled: ConvertedUnits | None = None,
 ) -> Estimate:
     """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
+
+    Results go into ``sampled``.
 
     Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
     squared. Nothing is audited.
@@ -140,7 +150,7 @@ def estimate(
     whole = share == 1.0 and some_bytes == raw_bytes
     share *= some_bytes / raw_bytes if raw_bytes else 1
     schemas = domain.schemas(section, files)
-    convert = unit_converter(domain, section, NO_AUDIT)
+    convert = unit_converter(domain, section, NO_AUDIT, keeps=sampled is not None)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
@@ -150,8 +160,9 @@ def estimate(
             assembler.add(unit, result if whole else _apart(result))
             found += len(result.keys) - result.continues
             unusual += result.unusual
-            columns = [*result.rows.values(), *result.sequences.values(), result.keys]
-            most = max(most, len(unit.payload) + sum(column.nbytes for column in columns))
+            most = max(most, held_bytes(unit, result))
+            if sampled is not None:
+                sampled.keep(unit, result)
             if not whole:
                 pairs.add(result.keys[int(result.continues) :])
             begun = begun or time.monotonic()
@@ -163,7 +174,7 @@ def estimate(
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
-        size, sampled = store.size(root, listed, scale), int(raw_bytes * share)
+        size = store.size(root, listed, scale)
         return Estimate(
             store_bytes=size,
             rows=int(rows),
@@ -171,7 +182,7 @@ def estimate(
             sequences=int(found / share),
             unusual=_at_most(unusual, found, share, spread=some_bytes <= SAMPLE_RAW_BYTES),
             raw_bytes=raw_bytes,
-            sampled_bytes=sampled,
+            sampled_bytes=int(raw_bytes * share),
             rejected=dict(assembler.rejected.most_common()),
             doubts=tuple(doubts(domain, section, assembler)),
             refused=refused,

@@ -28,7 +28,7 @@ from outofcore.conversion.journal import Journal, identity, work_folder
 from outofcore.conversion.seen import Keys
 from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.summary import attributes, doubts, sources
-from outofcore.conversion.units import unit_converter
+from outofcore.conversion.units import ConvertedUnits, unit_converter
 from outofcore.display.bar import Bar
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError, StoreError
@@ -77,13 +77,15 @@ class Conversion:
         watch: Callable[[int, int], None],
         scratch: Path | None = None,
         most_ahead: int | None = None,
+        sampled: ConvertedUnits | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ) -> ConversionResult:
         """Convert; a stopped run resumes at its last checkpoint and ends with the same bytes.
 
         Work of an earlier run with other input or params is deleted first. ``executor``, ``workers`` and ``most_ahead``
-        (units in flight) change no byte. Between units ``watch`` receives the bytes of the store that are written, and
-        at most how many wait to be written; it raises SpaceError when a disk runs full. Work in progress is in
+        (units in flight) change no byte. Units that are in ``sampled`` are not converted again. Between units ``watch``
+        receives the bytes of the store that are written, and at most how many wait to be written; it raises SpaceError
+        when a disk runs full. Work in progress is in
         ``scratch``, or next to the store, where finishing is one rename.
 
         Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
@@ -114,7 +116,7 @@ class Conversion:
                 rate = forecast.audit_rate(self.section.audit.records)
                 ahead = 2 * width(pool, workers) + 2
                 ahead = min(ahead, most_ahead or ahead)
-                self._convert_units(build, pool, rate, ahead, watch, checkpoint_seconds)
+                self._convert_units(build, pool, rate, ahead, watch, sampled or ConvertedUnits(), checkpoint_seconds)
                 with self._placed_rejects(journal):
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())
@@ -167,6 +169,7 @@ class Conversion:
         rate: AuditRate,
         ahead: int,
         watch: Callable[[int, int], None],
+        sampled: ConvertedUnits,
         checkpoint_seconds: float,
     ) -> None:
         """Convert the units that are not done, in parallel, and store their results in order."""
@@ -176,7 +179,7 @@ class Conversion:
         with (
             ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,
             # Closed at once on failure: otherwise the units ahead would still be converted.
-            closing(in_order(pool, convert, units, ahead)) as converted,
+            closing(in_order(pool, convert, sampled.known(units), ahead)) as converted,
         ):
             passed = sum(unit.raw_bytes for unit in islice(units, build.units))
             for unit, result in converted:

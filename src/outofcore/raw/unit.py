@@ -90,6 +90,8 @@ class Unit:
         Where the records of a unit of :func:`outofcore.raw.cutting.cut` are; its files are those of the stretches.
     rejects
         What could not be read where the unit was cut; it is counted without the domain.
+    converted
+        :attr:`UnitResult.audited_at` of the unit, if it has been converted already.
     """
 
     source: int
@@ -101,6 +103,7 @@ class Unit:
     others: tuple[int, ...] = ()
     stretches: tuple[Stretch, ...] = ()
     rejects: tuple[Reject, ...] = ()
+    converted: Callable[[AuditRate], UnitResult] | None = None
 
     @cached_property
     def places(self) -> tuple[tuple[int, str], ...]:
@@ -202,6 +205,8 @@ class UnitResult:
         Number of records that the oracle has already read.
     differences
         Description of each record on which engine and oracle disagree, and of its place.
+    audited_at
+        Returns the result with the audits of another rate, without converting the unit again; None if that cannot be.
     """
 
     found: int
@@ -220,6 +225,7 @@ class UnitResult:
     audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()
+    audited_at: Callable[[AuditRate], UnitResult] | None = None
 
     @property
     def places(self) -> Ints:

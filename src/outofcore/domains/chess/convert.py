@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, jud
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_of
 from outofcore.domains.chess.pgn.games import Games, decoded
-from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note
+from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note, new_notes
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
 from outofcore.domains.chess.pgn.words import Words, read_pgn, words_of
 from outofcore.domains.chess.replayed import ReplayedGames
@@ -84,8 +84,7 @@ class _Conversion:
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
             keys = _keys_of_games(keys, replayed)
-        unusual = _unusual(plies, rows)
-        audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 1], unusual), rows)
+        unusual, draws, boards = _unusual(plies, rows), keys.view("<u8")[:, 1], dict(rows)
         lengths, counts = self._select(replayed, rows)
         kept = lengths > 0
         stored = {"elo_unknown_kept": unrated_passed(self.facts, filters)[accepted]}
@@ -94,7 +93,7 @@ class _Conversion:
         if filters.illegal_move == "stop":
             stored["stopped"] = np.isin(accepted, list(self.stopped))
         sequences = {"length": lengths, **filled(game_columns(self.section.source.tags), replayed)}
-        return UnitResult(
+        result = UnitResult(
             found=len(self.games.results),
             rows=rows,
             sequences={name: column[kept] for name, column in sequences.items()},
@@ -104,8 +103,14 @@ class _Conversion:
             unusual=int(unusual.sum()),
             counts={**counts, "notes_unread": self.unread},
             stored_counts={name: column[kept] for name, column in stored.items()},
-            audits=audits,
         )
+
+        self.games = self.games._replace(notes=new_notes(0))  # no audit needs them, and they take the most memory
+
+        def audited_at(rate: AuditRate) -> UnitResult:
+            return replace(result, audits=self._audits(accepted, plies, rate.chosen(draws, unusual), boards))
+
+        return replace(audited_at(self.rate), audited_at=audited_at)
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
         place = {"offset": int(self.offset[game]), "file": int(self.file[game])}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -87,8 +87,6 @@ class Converter:
         keys = _keys(played, kept)
         game = _first_bytes(keys)
         unusual = _unusual(played, chosen, kept)
-        audited = kept[self.rate.chosen(game.view(np.uint64), unusual)]
-        audits = self._compare(unit, cut, played, headers, audited, counts)
         known = KeptGames(
             chosen,
             game,
@@ -113,7 +111,7 @@ class Converter:
             if stretch.whole and not len(piece.starts)
         ]
         counts["stray_bytes"] += sum(piece.stray for piece in pieces)
-        return UnitResult(
+        result = UnitResult(
             found=len(headers) + len(rejects) - len(refused),
             rows=rows,
             sequences={"length": played.rows[kept, 1], **filled(COLUMNS, known)},
@@ -121,11 +119,16 @@ class Converter:
             file=cut.file[kept],
             rejects=tuple(rejects),
             unusual=int(unusual.sum()),
-            counts={name: int(count) for name, count in sorted(counts.items()) if count},
             stored_counts=_game_counts(played, chosen, kept, cut)
             | {"rank_unknown_kept": _unrated_passed(chosen, self.section.filters)},
-            audits=audits,
         )
+
+        def audited_at(rate: AuditRate) -> UnitResult:
+            chosen, all_counts = kept[rate.chosen(game.view(np.uint64), unusual)], counts.copy()
+            audits = self._compare(unit, cut, played, headers, chosen, all_counts)
+            return replace(result, audits=audits, counts=dict(sorted((+all_counts).items())))
+
+        return replace(audited_at(self.rate), audited_at=audited_at)
 
     def _headers(
         self, unit: Unit, text: _Text, games: MainLines, cut: CutGames

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,6 @@ from outofcore.domains.text.documents.records import Documents, keys_of, read_do
 from outofcore.domains.text.params import BY_PLACE, TextSection
 from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, Oracle, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
-from outofcore.ndarrays import Bytes
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
 from outofcore.system.compilation import kernel
 
@@ -45,32 +44,39 @@ class Converter:
         texts = documents.texts
         sizes = np.array([len(text) for text in texts], np.int64)
         counted = _characters(texts, sizes)
-        keys = keys_of(texts)
-        chosen = self._chosen(keys)
-        chosen[:1] |= unit.detail.get("first", False)
-        audited, differences = 0, []
-        for number in np.flatnonzero(chosen):
-            audited += 1
-            stop = int(lengths[: number + 1].sum())
-            difference = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
-            if difference:
-                name = unit.places[documents.files[number]][1]
-                differences.append(f"{name}, document at {documents.offsets[number]}: {difference}")
         stored = {**_document_counts(sizes, counted), "tokens": lengths}
-        tokens, lengths = self._framed(ids, lengths)
-        return UnitResult(
+        tokens, framed = self._framed(ids, lengths)
+        result = UnitResult(
             found=len(texts) + len(documents.rejects),
             rows={"tokens": tokens},
-            sequences=_columns(unit, lengths, sizes, counted, documents),
-            keys=keys,
+            sequences=_columns(unit, framed, sizes, counted, documents),
+            keys=keys_of(texts),
             file=np.array(documents.files, np.int64),
             rejects=tuple(documents.rejects),
             counts=self._counts(unit, documents),
             split=np.array(documents.splits) if documents.splits else None,
             stored_counts=stored,
-            audited=audited,
-            differences=tuple(differences),
         )
+
+        def audited_at(rate: AuditRate) -> UnitResult:
+            return self._audited(result, unit, documents, ids, lengths, rate)
+
+        return replace(audited_at(self.rate), audited_at=audited_at)
+
+    def _audited(
+        self, result: UnitResult, unit: Unit, documents: Documents, ids: Ids, lengths: Lengths, rate: AuditRate
+    ) -> UnitResult:
+        """The result with what the oracle finds in some documents: the key's second half chooses, the first splits."""
+        chosen = rate.chosen(np.ascontiguousarray(result.keys).view(">u8")[:, 1])
+        chosen[:1] |= unit.detail.get("first", False)
+        differences = []
+        for number in np.flatnonzero(chosen):
+            stop = int(lengths[: number + 1].sum())
+            difference = self._oracle.difference(documents.texts[number], ids[stop - int(lengths[number]) : stop])
+            if difference:
+                name = unit.places[documents.files[number]][1]
+                differences.append(f"{name}, document at {documents.offsets[number]}: {difference}")
+        return replace(result, audited=int(chosen.sum()), differences=tuple(differences))
 
     def _one_by_one(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
         """Ids of documents, of which those at which the library fails are rejected."""
@@ -114,10 +120,6 @@ class Converter:
         marks = sum((stretch.detail or NOTHING).marks for stretch in unit.stretches)
         placed = len(documents.splits) if self.section.splits.by == "content" else 0
         return +Counter(byte_order_marks=marks, divisions=documents.divisions, **{BY_PLACE: placed})
-
-    def _chosen(self, keys: Bytes) -> npt.NDArray[np.bool_]:
-        """Documents for the oracle, by the second half of the key; the first half decides the split."""
-        return self.rate.chosen(np.ascontiguousarray(keys).view(">u8")[:, 1])
 
     @property
     def _oracle(self) -> Oracle:
