@@ -1,8 +1,8 @@
-"""Stored chunks of an ordinary Zarr in files, decoded by compiled code: zarr-python takes longer to reach a chunk.
+"""Stored chunks of an ordinary Zarr, decoded by compiled code: zarr-python takes longer to reach a chunk.
 
 Ordinary is: cut along the first axis only, numbers in C order and of this machine's byte order, and at most one
-compressor, zstd or Blosc; Zarr v2, or v3 with or without shards. All else, and each chunk that is missing, damaged or
-unusual in any way, is left to zarr-python.
+compressor, zstd or Blosc; Zarr v2, or v3 with or without shards; in local files, or at an address. All else, and each
+chunk that is missing, damaged or unusual in any way, is left to zarr-python.
 """
 
 from __future__ import annotations
