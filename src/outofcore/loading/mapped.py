@@ -104,9 +104,11 @@ class Mapped(Residency):
         return int(self._lengths[:, chunk].sum())
 
     def _sealed(self, name: str, chunks: Ints) -> Ints:
-        """The sealed checksums of chunks of a field."""
-        places = [self.rows.place(chunk) for chunk in chunks.tolist()]
-        return np.array([self._stores[store][name].checksums[own] for store, own in places], np.int64)
+        """The sealed checksums of ascending chunks of a field."""
+        sealed = np.empty(len(chunks), np.int64)
+        for store, own, of_store in self.rows.by_store(chunks):
+            sealed[own] = self._stores[store][name].checksums[of_store]
+        return sealed
 
     def _check(self, name: str, chunk: int) -> None:
         """Raise DamagedStore, unless only the compiled check found fault with the chunk."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,7 +113,7 @@ class Rows:
 
     def place(self, chunk: int) -> tuple[int, int]:
         """The store of a chunk, and the chunk's number there."""
-        store = int(np.searchsorted(self._first_chunks, chunk, "right")) - 1
+        store = bisect_right(self._first_chunks, chunk) - 1
         return store, chunk - int(self._first_chunks[store])
 
     def by_store(self, chunks: Ints) -> Iterator[tuple[int, slice, Ints]]:
