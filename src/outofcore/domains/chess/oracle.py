@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from array import array
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from functools import lru_cache
@@ -55,24 +56,24 @@ class Replay:
     """Positions of a game before each of its moves, as rows."""
 
     def __init__(self) -> None:
-        self._boards: list[tuple[int, ...]] = []
-        self._states: list[tuple[int, int, int, int]] = []
-        self._moves: list[int] = []
+        self._boards = array("Q")
+        self._states = array("B")
+        self._moves = array("H")
 
     def __len__(self) -> int:
         return len(self._moves)
 
     def add(self, board: chess.Board, move: chess.Move) -> None:
         """Append a position and the move about to be played in it."""
-        pieces = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
-        white, black = board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]
-        self._boards.append((*[piece & white for piece in pieces], *[piece & black for piece in pieces]))
-        rights = board.clean_castling_rights()
-        self._states.append(
+        black, white = board.occupied_co  # indexed by chess.BLACK and chess.WHITE
+        kings, rooks = board.kings, board.rooks
+        self._boards.extend((board.pawns, board.knights, board.bishops, rooks, board.queens, kings, white, black))
+        rights, square = board.clean_castling_rights(), board.ep_square
+        self._states.extend(
             (
                 WHITE_TO_MOVE if board.turn == chess.WHITE else BLACK_TO_MOVE,
-                rights and _castling(rights, board.kings, board.rooks, white & (board.kings | board.rooks)),
-                NO_EN_PASSANT if board.ep_square is None else chess.square_file(board.ep_square),
+                rights and _castling(rights, kings, rooks, white & (kings | rooks)),
+                NO_EN_PASSANT if square is None else chess.square_file(square),
                 min(board.halfmove_clock, LARGEST_HALFMOVE_CLOCK),
             )
         )
@@ -81,9 +82,10 @@ class Replay:
 
     def rows(self) -> dict[str, npt.NDArray[Any]]:
         """``squares``, ``state`` and ``move``."""
-        ranks = np.array(self._boards, np.uint64).reshape(-1, 12, 1).view(np.uint8)
-        ranks = np.unpackbits(ranks[..., None], axis=3, bitorder="little")  # (positions, 12, ranks, files)
-        pieces = np.tensordot(ranks, np.array(list(CODES.values()), np.uint8), (1, 0))
+        boards = np.array(self._boards, np.uint64).reshape(-1, 8)
+        own = (boards[:, 6:, None] & boards[:, None, :6]).reshape(-1, 12, 1).view(np.uint8)  # White's, then Black's
+        ranks = np.unpackbits(own[..., None], axis=3, bitorder="little")  # (positions, 12, ranks, files)
+        pieces = np.einsum("pkrf,k->prf", ranks, np.array(list(CODES.values()), np.uint8))
         return {
             "squares": pieces[:, 0::2] | pieces[:, 1::2] << 4,
             "state": np.array(self._states, np.uint8).reshape(-1, 4),
