@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -56,7 +57,7 @@ class Header:
 
     def text(self, name: str) -> str:
         """A property, decoded."""
-        return self._decode(name)[0][0]
+        return _text(self.values[name], self.values["CA"], utf16=self.utf16, codec=self.codec)
 
     def latin1(self, name: str) -> str:
         """A property as in the file, one character per byte."""
@@ -72,6 +73,11 @@ class Header:
         if rank != meaning.UNKNOWN_RANK or self.values[name].isascii():
             return rank
         return meaning.rank(self.text(name))
+
+
+@lru_cache(10_000)  # of a few hundred, in one unit after the other
+def _text(raw: bytes, charset: bytes, *, utf16: bool, codec: str) -> str:
+    return decode((raw,), charset, utf16=utf16, codec=codec)[0][0]
 
 
 def _column(
