@@ -110,8 +110,8 @@ def split_at(unit: Unit, at: int, *details: Any) -> tuple[Unit, Unit]:
     (stretch,) = unit.stretches
     first, second = details or (None, None)
     raw = raw_size(unit.payload[:at], stretch.encoding)
-    left = stretch._replace(stop=stretch.start + at, whole=False, detail=first)
-    right = stretch._replace(start=stretch.start + at, offset=stretch.offset + raw, whole=False, detail=second)
+    left = replace(stretch, stop=stretch.start + at, whole=False, detail=first)
+    right = replace(stretch, start=stretch.start + at, offset=stretch.offset + raw, whole=False, detail=second)
     return _part(unit, (left,)), _part(unit, (right,))
 
 
@@ -183,7 +183,7 @@ def _first_start(text: bytes, last_start: LastStart) -> int:
 def _part(unit: Unit, stretches: Sequence[Stretch]) -> Unit:
     """Some consecutive stretches of a unit."""
     first, start, stop = stretches[0], stretches[0].start, stretches[-1].stop
-    moved = tuple(stretch._replace(start=stretch.start - start, stop=stretch.stop - start) for stretch in stretches)
+    moved = tuple(replace(stretch, start=stretch.start - start, stop=stretch.stop - start) for stretch in stretches)
     return Unit(
         source=first.source, name=first.name, offset=first.offset, payload=unit.payload[start:stop], stretches=moved
     )
@@ -196,7 +196,7 @@ def _joined(parts: Sequence[_Part]) -> Unit:
     for unit, _ in parts:
         rejects += [replace(reject, file=reject.file + len(stretches)) for reject in unit.rejects]
         stretches += [
-            stretch._replace(start=stretch.start + start, stop=stretch.stop + start) if start else stretch
+            replace(stretch, start=stretch.start + start, stop=stretch.stop + start) if start else stretch
             for stretch in unit.stretches
         ]
         start += len(unit.payload)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ Audit = Callable[[], str | None]
 LONGEST_DIFFERENCE = 4000
 
 
-class Stretch(NamedTuple):
+@dataclass(frozen=True)
+class Stretch:
     """Consecutive whole records of one member of a raw file, in the payload of a unit."""
 
     source: int  # index of the raw file in the sorted list of sources

@@ -117,7 +117,7 @@ def _divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
         before, after = contents.lengths[:rows], contents.lengths[rows:]
         at = int(np.maximum(before, 0).sum())
         left, right = split_at(unit, at, contents._replace(lengths=before), contents._replace(lengths=after, marks=0))
-        moved = right.stretches[0]._replace(offset=stretch.offset + rows)
+        moved = replace(right.stretches[0], offset=stretch.offset + rows)
         return (left, replace(right, offset=moved.offset, stretches=(moved,))) if rows else ()
     separated = LINES if contents.kind == "lines" else division(section.source)
     starts = [start for start, _ in separated.split(unit.payload)] if separated else []
