@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
@@ -163,8 +164,13 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
 
 def machine_file(folder: Path) -> Path | None:
     """The ``machine.yaml`` that applies to a folder, or None."""
-    owners = [parent.parents[2] for parent in folder.resolve().parents if parent.parts[-3:] == (".dvc", "tmp", "exps")]
-    return next((path for owner in (folder, *owners) if (path := owner / FILE).is_file()), None)
+    return next((path for owner in (folder, *_owners(folder.absolute())) if (path := owner / FILE).is_file()), None)
+
+
+@cache
+def _owners(folder: Path) -> list[Path]:
+    """The projects of which a folder is that of an experiment; found once, as each .xz file asks."""
+    return [parent.parents[2] for parent in folder.resolve().parents if parent.parts[-3:] == (".dvc", "tmp", "exps")]
 
 
 def _read(path: Path) -> dict[str, Any]:
