@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from outofcore.display.console import end_by_system, stopped_at_once
+from outofcore.system.importing import large_imports
 
-with stopped_at_once():
+with large_imports():
     import typer
 
     from outofcore import __version__

@@ -44,9 +44,10 @@ def convert_files(
     """
     with one_line_errors():
         begin(f"convert {domain}: {first}{f' to {shown(second)}' if second else ''}")
-        from outofcore.inspect.store import card_of
-        from outofcore.params import given_settings, load_params
-        from outofcore.pipeline import REJECTS, convert
+        with large_imports():
+            from outofcore.inspect.store import card_of
+            from outofcore.params import given_settings, load_params
+            from outofcore.pipeline import REJECTS, convert
 
         settings = given_settings(setting or [], [domain])
         if second is None:
