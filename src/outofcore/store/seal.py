@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from outofcore.errors import DamagedStore, StoreError
@@ -26,7 +27,7 @@ class Seal:
 
     files: Mapping[str, tuple[int, str]]  # size in bytes and SHA-256 by path relative to the store
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over the list of files, in hexadecimal; but for CHECKSUMS, whose content follows from the others."""
         files = {name: facts for name, facts in self.files.items() if name != CHECKSUMS}
