@@ -29,8 +29,8 @@ WORDS = r"Probability of that move: ([\d.e-]+)\s%; of the model's best: (.*)$"
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half as many rows of validation are looked at."""
-    monkeypatch.setattr(collect, "EXAMINED", collect.EXAMINED // 2)
+    """A quarter of the rows of validation is looked at."""
+    monkeypatch.setattr(collect, "EXAMINED", collect.EXAMINED // 4)
 
 
 def with_model(project: Path, folder: Path, name: str, **settings: dict) -> Page:
@@ -84,7 +84,10 @@ def test_positions_of_chess_that_the_model_gets_most_wrong(project: Path, tmp_pa
     assert "What the model of chess gets most wrong" in [element.text for element in page.all("h3")]
 
 
-def test_mistakes_of_several_stores_are_drawn_from_the_right_one(project: Path, tmp_path: Path) -> None:
+def test_mistakes_of_several_stores_are_drawn_from_the_right_one(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "EXAMINED", 512)  # games of both stores
     model = outofcore.load_model(write_random(project, "chess", tmp_path / "models", tensors={"planes": 119}))
     (raw,) = (project / "data/sample/chess").glob("*.pgn*")
     texts = re.split(rb"(?m)^(?=\[Event )", raw.read_bytes())[1:]
