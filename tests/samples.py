@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +20,27 @@ from outofcore.raw.files import find_files
 ROOT = Path(__file__).parents[1]
 
 
+def write_sample(name: str, folder: Path, seed: int) -> None:
+    """The sample input of a domain, which takes seconds, made once in a process for each seed."""
+    for path, content in sample_files(name, seed).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+@cache
+def sample_files(name: str, seed: int) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        get_domain(name).sample(Path(folder), np.random.default_rng(seed))
+        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 def convert_sample(project: Path, name: str) -> None:
     """Sample input, store, table of rejects and figures of one domain."""
     params, raw = yaml.safe_load((ROOT / "params.yaml").read_text())[name], project / "data" / "sample" / name
     raw.mkdir(parents=True)
     domain = get_domain(name)
-    domain.sample(raw, np.random.default_rng(1))
+    write_sample(name, raw, 1)
     params["raw"] = str(raw)
     if name == "text":
         params["tokenizer"]["path"] = str(project / "text.json")

@@ -25,6 +25,7 @@ from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
 from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.samples import write_sample
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
@@ -71,7 +72,7 @@ def test_three_workers_give_the_bytes_of_one_machine(
     section = load_params(CHECKOUT / "params.yaml").section(name)
     raw = tmp_path / "raw"
     raw.mkdir()
-    domain.sample(raw, np.random.default_rng(0))
+    write_sample(name, raw, 0)
     if name == "text":
         files = find_files(raw, section.match, domain.suffixes, section=name)
         Path(section.tokenizer.path).parent.mkdir(parents=True)

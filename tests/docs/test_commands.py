@@ -12,11 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from outofcore.domains.registry import get_domain
 from tests.pipeline.conftest import ROOT, Project, copy_project
+from tests.samples import write_sample
 
 OWN = {"games": "chess", "sgf": "go", "texts": "text", "recordings": "neural"}
 """What the reader has, by folder, and of which domain it is."""
@@ -40,7 +39,7 @@ def prepare(folder: Path, text: str) -> Project:
         if f"~/{name}" in text:
             home = folder / "home" / name
             home.mkdir()
-            get_domain(domain).sample(home, np.random.default_rng(7))
+            write_sample(domain, home, 0)
     project = copy_project(folder / "project")
     (project.folder / "docs").symlink_to(ROOT / "docs")
     params = project.folder / "params.yaml"

@@ -9,15 +9,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import zstandard
 
 import outofcore
-from outofcore.domains.registry import get_domain
 from tests.inspect.test_diff import game
 from tests.lines_project import call
-from tests.samples import ROOT
+from tests.samples import ROOT, write_sample
 
 TOKENIZER = {"kind": "characters"}
 
@@ -28,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trace")
     for name in ("go", "text", "neural"):
         (folder / name).mkdir()
-        get_domain(name).sample(folder / name, np.random.default_rng(1))
+        write_sample(name, folder / name, 1)
     chess = folder / "chess"
     chess.mkdir()
     (chess / "a.pgn").write_text("".join(map(game, range(40))))

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from outofcore.store.verify import verify
+from tests.samples import write_sample
 
 ROOT = Path(__file__).parents[2]
 # Rows of a chunk and of a shard: a dozen shards of every field from a few small files.
@@ -141,7 +141,7 @@ def make_workplace(folder: Path, domain: str, files: int = 6) -> Workplace:
     for number in range(files):
         raw = folder / "raw" / str(number)
         raw.mkdir(parents=True)
-        get_domain(domain).sample(raw, np.random.default_rng(number))
+        write_sample(domain, raw, number)
     place.set("raw", "raw")
     chunk, shard = LAYOUTS[domain]
     place.set("store.chunk_rows", chunk)

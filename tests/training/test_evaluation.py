@@ -15,14 +15,13 @@ import torch
 import yaml
 from scipy import stats
 
-from outofcore.domains.registry import get_domain
 from outofcore.errors import StoreError
 from outofcore.pipeline import convert
 from outofcore.store.reader import open_store
 from outofcore.training import evaluation
 from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
 from outofcore.training.results import split_digest
-from tests.samples import ROOT
+from tests.samples import ROOT, write_sample
 from tests.trained import DOMAINS, copy_trained
 from tests.training.small import ListLoader, WeightedRegression, columns
 
@@ -159,7 +158,7 @@ def test_a_fixed_store_takes_the_place_of_the_own_test_split(
 ) -> None:
     copy_trained(project, "chess", tmp_path)
     (tmp_path / "raw").mkdir()
-    get_domain("chess").sample(tmp_path / "raw", np.random.default_rng(7))
+    write_sample("chess", tmp_path / "raw", 0)
     convert("chess", tmp_path / "raw", tmp_path / "fixed.zarr", audit={"records": 1})
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)

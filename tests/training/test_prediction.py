@@ -8,7 +8,6 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -27,6 +26,7 @@ from outofcore.training.memory_tables import Forecast, fit_of, parts_table, size
 from outofcore.training.optimizers import make_optimizer, state_bytes
 from outofcore.training.prediction import PROCESS_BYTES, loader_needs, model_memory
 from tests.domains.neural.test_sample import NAMES
+from tests.samples import write_sample
 from tests.training.small import WeightedRegression
 
 MEASURED = """
@@ -249,7 +249,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     domain = get_domain(name)
     raw = tmp_path / "raw"
     raw.mkdir()
-    domain.sample(raw, np.random.default_rng(0))
+    write_sample(name, raw, 0)
     sections = {
         "chess": {"tensors": {"elo": True}, "store": {"chunk_rows": 256, "shard_rows": 1024}},
         "go": {"tensors": {"features": "alphagozero18"}, "store": {"chunk_rows": 256, "shard_rows": 1024}},
