@@ -35,11 +35,17 @@ from harness.stores import convert, copy_sequences, section_of, write_arrays
 from outofcore.display.table import DisplayTable, Kind, figure
 from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.store.reader import open_store
+from rivals import in_place
 
 COMMITTED = Path(__file__).with_name("quick.json")
 LEAST = 0.7
-CONVERSIONS, TURNS, SECONDS, WORKERS = 5, 9, 0.3, 2
-TEXT_BYTES, SESSIONS_BYTES = 40_000_000, 150_000_000
+CONVERSIONS, TURNS, FOREIGN_TURNS, SECONDS, WORKERS = 5, 9, 5, 0.3, 2
+TEXT_BYTES, SESSIONS_BYTES, FILES = 40_000_000, 150_000_000, 2_000
+FOREIGN: dict[str, Any] = {
+    "maps": {"shape": [1_000, 72, 144], "chunk": 1},
+    "chunks of 24 maps": {"shape": [2_000, 72, 144], "chunk": 24},
+    "shards of 1,440 maps": {"shape": [2_880, 72, 144], "chunk": 8, "shard": 1_440},
+}
 Ratios = dict[str, float]
 
 
@@ -78,6 +84,21 @@ def chess(folder: Path) -> Ratios:
     measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram", "mapped")
     return ratios | {f"chess: batches {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
+
+
+def many_files(folder: Path) -> Ratios:
+    """A game per file, and the same games in one file."""
+    apart, one = folder / "apart", folder / "one.pgn"
+    apart.mkdir()
+    games = conversion.games_of(make_chess(folder, 1, 40).read_bytes())[:FILES]
+    for number, game in enumerate(games):
+        (apart / f"{number}.pgn").write_text(game, encoding="utf-8")
+    one.write_text("".join(games), encoding="utf-8")
+    sides = {
+        name: conversion.whole("chess", str(raw), {}, WORKERS) for name, raw in {"apart": apart, "one": one}.items()
+    }
+    measured = compare_here(sides, CONVERSIONS, seconds=0, ahead=0)
+    return {f"chess: {FILES:,} files of a game, to one file": ratio(measured, "apart", "one")}
 
 
 def go(folder: Path) -> Ratios:
@@ -124,6 +145,21 @@ def neural(folder: Path) -> Ratios:
     return {"neural: lag windows streamed, to index_select": ratio(measured, "streamed", "select")}
 
 
+def foreign(folder: Path) -> Ratios:
+    """Zarr stores that zarr-python wrote, in place, and the same loop over zarr-python."""
+    ratios = {}
+    for kind, form in FOREIGN.items():
+        store = str(folder / kind)
+        in_place.write(store, **form)
+        sides = {
+            "streamed": in_place.outofcore(store, 64, memory="1GiB"),
+            "zarr-python": in_place.zarr_python(store, 64),
+        }
+        measured = compare_here(sides, FOREIGN_TURNS, SECONDS)
+        ratios[f"Zarr of other software: {kind} streamed, to zarr-python"] = ratio(measured, "streamed", "zarr-python")
+    return ratios
+
+
 def compared(now: Mapping[str, float], committed: Mapping[str, float]) -> tuple[DisplayTable, list[str]]:
     """The table, and the ratios that fell."""
     lines, fell = [], []
@@ -146,7 +182,7 @@ def main() -> None:
     parser.add_argument("--write", metavar="NOTE", help="commit the ratios, with a note on what else the machine did")
     given = parser.parse_args()
     started, now = time.perf_counter(), {}
-    for question in (chess, go, text, neural):
+    for question in (chess, many_files, go, text, neural, foreign):
         with tempfile.TemporaryDirectory() as folder:
             print(f"{question.__name__} ...", file=sys.stderr, flush=True)
             now |= question(Path(folder))

@@ -16,7 +16,7 @@ from outofcore.domains.domain import Divided, Domain
 from outofcore.errors import OutOfCoreError, RawInputError
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Reject, Unit, UnitResult, difference
 
-KEPT_BYTES = 48 << 20
+KEPT_BYTES = 32 << 20
 """Of the units of a sample and their results that the conversion takes over."""
 UNREADABLE = "unreadable"
 """Reason of a record at which a domain's converter raised an error."""
