@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.units import ConvertedUnits
 from outofcore.domains.domain import Domain
+from outofcore.domains.go.play import oracle
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import AuditError
@@ -93,6 +95,35 @@ def test_a_difference_in_a_unit_of_the_sample_fails_the_conversion(
     with pytest.raises(AuditError, match="by python-chess e5"):
         case.figures("store", forecast, sampled)
     assert not (tmp_path / "store.zarr").exists()
+
+
+def test_a_game_at_which_the_oracle_fails_costs_that_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, sampled = Case("go", tmp_path, monkeypatch), ConvertedUnits()
+    read = oracle.read_events
+
+    def failing(tree: bytes, size: int) -> Any:
+        if crc32(tree[:200]) % 2:
+            raise ValueError(tree[:20])
+        return read(tree, size)
+
+    monkeypatch.setattr(oracle, "read_events", failing)
+    forecast = case.forecast(sampled)
+    taken = case.figures("taken", forecast, sampled)
+    assert taken["rejected"]["unreadable"] > 1
+    assert taken == case.figures("plain", forecast)
+    assert (tmp_path / "taken.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
+
+
+def test_nothing_of_an_earlier_tokenizer_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, sampled = Case("text", tmp_path, monkeypatch), ConvertedUnits()
+    forecast = case.forecast(sampled)
+    before = case.figures("before", forecast)
+    smaller = case.section.tokenizer.model_copy(update={"vocab_size": 300})
+    tokenizer = make_tokenizer(case.section.model_copy(update={"tokenizer": smaller}), case.files)
+    (tmp_path / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    changed = case.figures("changed", forecast, sampled)
+    assert changed == case.figures("plain", forecast)
+    assert changed["digest"] != before["digest"]
 
 
 def test_a_file_that_changes_after_the_forecast_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

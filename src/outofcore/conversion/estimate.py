@@ -162,7 +162,7 @@ def estimate(
             unusual += result.unusual
             most = max(most, held_bytes(unit, result))
             if sampled is not None:
-                sampled.keep(unit, result)
+                sampled.keep(unit, result, convert.convert)
             if not whole:
                 pairs.add(result.keys[int(result.continues) :])
             begun = begun or time.monotonic()

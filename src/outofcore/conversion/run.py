@@ -33,7 +33,7 @@ from outofcore.display.bar import Bar
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import AuditRate
+from outofcore.raw.unit import NO_AUDIT, AuditRate
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.schema import Schema
 from outofcore.store.seal import Seal
@@ -85,8 +85,7 @@ class Conversion:
         Work of an earlier run with other input or params is deleted first. ``executor``, ``workers`` and ``most_ahead``
         (units in flight) change no byte. Units that are in ``sampled`` are not converted again. Between units ``watch``
         receives the bytes of the store that are written, and at most how many wait to be written; it raises SpaceError
-        when a disk runs full. Work in progress is in
-        ``scratch``, or next to the store, where finishing is one rename.
+        when a disk runs full. Work in progress is in ``scratch``, or next to the store, where finishing is one rename.
 
         Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
         accepted or a raw file changes meanwhile, StoreError if a file cannot be written or the work folder is in use.
@@ -175,11 +174,12 @@ class Conversion:
         """Convert the units that are not done, in parallel, and store their results in order."""
         units = self.domain.units(self.files, self.section)
         convert = unit_converter(self.domain, self.section, rate)
+        known = sampled.known(units, unit_converter(self.domain, self.section, NO_AUDIT).convert)
         saved = time.monotonic()
         with (
             ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,
             # Closed at once on failure: otherwise the units ahead would still be converted.
-            closing(in_order(pool, convert, sampled.known(units), ahead)) as converted,
+            closing(in_order(pool, convert, known, ahead)) as converted,
         ):
             passed = sum(unit.raw_bytes for unit in islice(units, build.units))
             for unit, result in converted:

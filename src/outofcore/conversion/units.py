@@ -33,7 +33,7 @@ class UnitConverter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert a unit, or only audit it if it has been converted."""
-        result = unit.converted(self.rate) if unit.converted else self._converted(unit)
+        result = self._converted(unit)
         differences = tuple(filter(None, map(difference, result.audits)))
         return replace(
             result,
@@ -47,7 +47,7 @@ class UnitConverter:
 
     def _converted(self, unit: Unit) -> UnitResult:
         try:
-            return self.convert(unit)
+            return unit.converted(self.rate) if unit.converted else self.convert(unit)
         except (OutOfCoreError, MemoryError):
             raise
         except Exception as error:
@@ -78,15 +78,19 @@ class ConvertedUnits:
     def __init__(self) -> None:
         self._kept: dict[bytes, tuple[bytes, Callable[[AuditRate], UnitResult]]] = {}
         self._bytes = 0
+        self._converter: Callable[[Unit], UnitResult] | None = None
 
-    def keep(self, unit: Unit, result: UnitResult) -> None:
+    def keep(self, unit: Unit, result: UnitResult, converter: Callable[[Unit], UnitResult]) -> None:
         """Keep the result of a unit, unless its bytes are read from the file by the worker."""
+        self._converter = converter
         self._bytes += held_bytes(unit, result)
         if result.audited_at is not None and unit.payload and self._bytes <= KEPT_BYTES:
             self._kept[_description(unit)] = unit.payload, result.audited_at
 
-    def known(self, units: Iterable[Unit]) -> Iterator[Unit]:
-        """The units; those that have been converted with their results, which are released."""
+    def known(self, units: Iterable[Unit], converter: Callable[[Unit], UnitResult]) -> Iterator[Unit]:
+        """The units; those that an equal converter has converted with their results, which are released."""
+        if converter != self._converter:  # of a tokenizer that has changed since
+            self._kept.clear()
         for unit in units:
             payload, converted = self._kept.pop(_description(unit), (b"", None)) if self._kept else (b"", None)
             yield replace(unit, converted=converted) if converted and payload == unit.payload else unit
