@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +15,7 @@ from outofcore.domains.boards.columns import Column, game_column
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset, Scoring
 from outofcore.domains.go.sgf.names import NameRule, decode
+from outofcore.domains.go.sgf.remembered import remembered
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 """What is read of each game: the first value of each, wherever it is in the main line."""
@@ -75,7 +75,7 @@ class Header:
         return meaning.rank(self.text(name))
 
 
-@lru_cache(10_000)  # of a few hundred, in one unit after the other
+@remembered
 def _text(raw: bytes, charset: bytes, *, utf16: bool, codec: str) -> str:
     return decode((raw,), charset, utf16=utf16, codec=codec)[0][0]
 

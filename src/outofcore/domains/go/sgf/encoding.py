@@ -9,8 +9,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
+
+from outofcore.domains.go.sgf.remembered import remembered
 
 AMBIGUOUS = "?"
 """Instead of a codec: the encoding of the game cannot be known, and its moves depend on it."""
@@ -71,7 +72,7 @@ class Brackets(NamedTuple):
     tokens: tuple[int, ...]  # where properties, values and delimiters begin
 
 
-@lru_cache(maxsize=256)
+@remembered
 def codec_of(charset: bytes) -> str | None:
     """Python's codec for a declared encoding, widened where customary; None unless a known superset of ASCII."""
     try:

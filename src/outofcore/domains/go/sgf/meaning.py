@@ -7,8 +7,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import lru_cache
 from typing import NamedTuple
+
+from outofcore.domains.go.sgf.remembered import remembered
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?|[+-]?[.,]\d+")
 _MIXED = re.compile(r"(?:(\d+)(?:\s+|\s*[+又と]\s*))?(\d+)\s*[/⁄]\s*(\d+)")  # 3/4, 1 3/4
@@ -162,7 +163,7 @@ class StatedRules(NamedTuple):
     scoring: Scoring
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def board_size(raw: bytes) -> int:
     """Side of the board: 19 if SZ is missing, 0 if not square, -1 if invalid."""
     if not raw.strip():
@@ -205,7 +206,7 @@ def _plain(text: str) -> str:
     return text.strip() if set(text) & set(_SIGNS) else unicodedata.normalize("NFKC", text).strip()
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
     """Points given to White, and the rule used.
 
@@ -231,7 +232,7 @@ def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
     return (sign * value if value else 0.0), KomiRule.DOUBLED if is_doubled else KomiRule.AS_WRITTEN
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def result(text: str) -> GameResult:
     """Winner and kind of result. A result without a named winner is a draw, void or unknown, never a win."""
     text = _plain(text)
@@ -274,7 +275,7 @@ def _winner(text: str) -> int:
     return winner if wins or not loses else -winner
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def date(raw: bytes) -> int:
     """The first day of DT as year * 10000 + month * 100 + day; 00 for unknown parts, 0 without a date."""
     match = _DATE.search(raw.decode("latin-1"))
@@ -286,7 +287,7 @@ def date(raw: bytes) -> int:
     return year * 10_000 + month * 100 + (day if day <= 31 else 0)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def rank(text: str) -> int:
     """A rank as a number: 9 dan 9, 1 dan 1, 1 kyu 0, 30 kyu -29, professional 9 dan 109; -128 unknown."""
     text = unicodedata.normalize("NFKC", text)
@@ -314,7 +315,7 @@ def _number(numeral: re.Match[str]) -> str:
     return str(10 * _NUMERALS.get(tens, 1) + _NUMERALS.get(ones, 0))
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def rules(raw: bytes) -> StatedRules:
     """The ruleset named by RU, and what it says about suicide, repetition and scoring."""
     text = raw.decode("latin-1")
