@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -22,6 +22,7 @@ from outofcore.errors import StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store import bulk
 from outofcore.store.foreign import ForeignArray, open_zarr
+from outofcore.store.remote import RemoteFiles
 from tests.served import served
 
 VALUES = np.random.default_rng(0).integers(0, 90, (205, 20, 8))
@@ -112,6 +113,22 @@ def test_values_are_those_of_zarr_python(tmp_path: Path, left: list[int], form: 
         assert not got[len(array) :].any()
         assert (array.read(len(array) // 3) == expected[slice(*rows)][len(array) // 3 :]).all()
     assert (not left) == (form in ORDINARY)
+
+
+def test_rows_go_into_arrays_of_other_numbers_and_not_into_what_cannot_be_written(tmp_path: Path) -> None:
+    """Compiled code writes what it decodes to an address, whatever is there."""
+    write(tmp_path)
+    array = opened(tmp_path)
+    for dtype in ("f8", "i2"):
+        wider = np.full((len(VALUES) + 8, 20, 8), 77, dtype)
+        array.read(out=wider[: len(VALUES)])
+        assert (wider[: len(VALUES)] == VALUES).all()
+        assert (wider[len(VALUES) :] == 77).all()
+    fixed = np.zeros(VALUES.shape, "i4")
+    fixed.flags.writeable = False
+    with pytest.raises(StoreError, match="read-only"):
+        array.read(out=fixed)
+    assert not fixed.any()
 
 
 @pytest.mark.parametrize("form", ORDINARY)
@@ -270,6 +287,26 @@ def test_chunks_are_fetched_once_each_and_missing_ones_are_the_fill_value(
     stored[16:24] = 1
     assert (chunks_of(array)[: len(VALUES)] == np.asarray(stored[:])).all()
     assert left
+
+
+def test_no_thread_fetches_more_than_two_chunks_at_a_time(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the loader counts, also where each range of rows is of two."""
+    write(tmp_path)
+    together: list[int] = []
+    whole: Callable[..., Any] = RemoteFiles.whole
+
+    def recorded(self: RemoteFiles, names: Sequence[str]) -> Any:
+        together.append(len(names))
+        return whole(self, names)
+
+    monkeypatch.setattr(RemoteFiles, "whole", recorded)
+    for rows in ((0, 205), (3, 203)):
+        array = open_zarr(server, rows=rows).fields(range(*rows))["array"]
+        together.clear()
+        assert (chunks_of(array)[: len(array)] == VALUES[slice(*rows)]).all()
+        assert max(together) == 2
 
 
 def test_what_is_not_on_the_server_as_it_was_is_read_as_it_is(tmp_path: Path, left: list[int], server: str) -> None:

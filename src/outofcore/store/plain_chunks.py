@@ -48,16 +48,20 @@ class PlainChunks:
 
     def read(self, starts: Ints, counts: Ints, buffer: npt.NDArray[Any], slots: Ints) -> npt.NDArray[np.bool_]:
         """Decode ranges of rows into slots of a buffer; whether each range could be."""
-        if not buffer[:1].flags.c_contiguous:
+        if (
+            not buffer[:1].flags.carray  # in C order, and writeable
+            or buffer.dtype != self._array.dtype.newbyteorder("=")
+            or buffer.shape[2:] != self._array.shape[1:]
+            or counts.max(initial=0) > buffer.shape[1]
+        ):
             return np.zeros(len(starts), np.bool_)
         step = max(1, _TOGETHER * self._rows // max(int(counts.max(initial=1)), 1))
-        step = step if isinstance(self._files, Path) else min(step, _FETCHED)
-        return np.concatenate(
-            [
-                self._read(starts[at : at + step], counts[at : at + step], buffer, slots[at : at + step])
-                for at in range(0, len(starts), step)
-            ]
-        )
+        if not isinstance(self._files, Path):  # ranges that begin inside a chunk need parts of two each
+            step = min(step, 1 if (starts % self._rows).any() else _FETCHED)
+        done = np.zeros(len(starts), np.bool_)
+        for some in (slice(at, at + step) for at in range(0, len(starts), step)):
+            done[some] = self._read(starts[some], counts[some], buffer, slots[some])
+        return done
 
     def _read(self, starts: Ints, counts: Ints, buffer: npt.NDArray[Any], slots: Ints) -> npt.NDArray[np.bool_]:
         low, high = starts // self._rows, -(-(starts + counts) // self._rows)
