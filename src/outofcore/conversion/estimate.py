@@ -137,7 +137,7 @@ def estimate(
 ) -> Estimate:
     """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
 
-    Results go into ``sampled``.
+    Results of small input go into ``sampled``; of large input the sample is a part that is not worth its memory.
 
     Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
     squared. Nothing is audited.
@@ -150,7 +150,8 @@ def estimate(
     whole = share == 1.0 and some_bytes == raw_bytes
     share *= some_bytes / raw_bytes if raw_bytes else 1
     schemas = domain.schemas(section, files)
-    convert = unit_converter(domain, section, NO_AUDIT, keeps=sampled is not None)
+    kept = sampled if whole else None
+    convert = unit_converter(domain, section, NO_AUDIT, keeps=kept is not None)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
@@ -161,8 +162,8 @@ def estimate(
             found += len(result.keys) - result.continues
             unusual += result.unusual
             most = max(most, held_bytes(unit, result))
-            if sampled is not None:
-                sampled.keep(unit, result, convert.convert)
+            if kept is not None:
+                kept.keep(unit, result, convert.convert)
             if not whole:
                 pairs.add(result.keys[int(result.continues) :])
             begun = begun or time.monotonic()
