@@ -136,8 +136,8 @@ def opener(paths: Any, order: str, **more: Any) -> Callable[..., Loader]:
     return opened
 
 
-def least(opened: Callable[..., Loader], *, exact: bool = False) -> int:
-    """The smallest budget that is accepted, to the byte or within a thousandth."""
+def least(opened: Callable[..., Loader]) -> int:
+    """The smallest budget that is accepted."""
     with pytest.raises(BudgetError) as refusal:
         opened(1)
     accepted = parse_bytes(re.search(r"least that works is ([\d.]+ \w+)", str(refusal.value))[1])  # type: ignore[index]
@@ -145,7 +145,7 @@ def least(opened: Callable[..., Loader], *, exact: bool = False) -> int:
     refused = accepted * 98 // 100  # it names three digits
     with pytest.raises(BudgetError):
         opened(refused)
-    while accepted - refused > (1 if exact else accepted // 1000):
+    while accepted - refused > 1:
         middle = (refused + accepted) // 2
         try:
             opened(middle)
@@ -240,7 +240,7 @@ def test_a_refusal_reads_no_chunk(tmp_path: Path) -> None:
 
 def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
     opened = opener(narrow, "rows")
-    memory = least(opened, exact=True)
+    memory = least(opened)
     pools = set()
     for budget in range(memory - 1, memory // 2, -memory // 20):
         with pytest.raises(BudgetError) as refusal:
