@@ -162,7 +162,7 @@ def test_any_range_has_the_bytes_of_the_shard(
     files, generator = cached_files(open_store(url)), np.random.default_rng(0)
     names = [path.relative_to(local).as_posix() for path in sorted(local.rglob("c.*")) if path.is_file()]
     sources = set()
-    for _ in range(15):
+    for _ in range(30):
         wanted = []
         for name in generator.choice(names, 3, replace=False):
             size = (local / name).stat().st_size
@@ -304,7 +304,7 @@ def test_a_power_loss_leaves_a_cache_that_is_read_right(
     make_store: Callable[..., Path], endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of pieces and marks nothing is synced: any of them may be there or not, and so may names."""
-    local, disk, dice = make_store(batches=GAMES[:2], layout=LAYOUT), tmp_path / "disk", random.Random(1)
+    local, disk, dice = make_store(batches=GAMES[:3], layout=LAYOUT), tmp_path / "disk", random.Random(1)
     url = upload(local, endpoint, local.parent.name)
     disk.mkdir()
     monkeypatch.setenv("OUTOFCORE_S3_CACHE", str(disk / "cache"))

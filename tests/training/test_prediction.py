@@ -49,7 +49,7 @@ optimizer = make_optimizer(task, "adamw", learning_rate=1e-3, weight_decay=0)
 train_step(task, optimizer, [{name: tensor[:2] for name, tensor in batch.items()}], 1)  # its libraries
 before = psutil.Process().memory_info().rss
 with MemoryWatch(interval=0.002) as memory:
-    for _ in range(2):
+    for _ in range(3):
         train_step(task, optimizer, [batch], 1)
 print(memory.peak_rss_bytes - before)
 """
