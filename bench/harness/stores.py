@@ -15,9 +15,9 @@ import numpy as np
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.units import ConvertedUnits
 from outofcore.domains.chess.squares import bitboards
 from outofcore.domains.registry import get_domain
+from outofcore.domains.units import ConvertedUnits
 from outofcore.params import load_params
 from outofcore.raw.files import RawFile, find_files
 from outofcore.store.codecs import CodecName

@@ -17,8 +17,8 @@ import outofcore
 from outofcore.domains.chess.codes import PIECES
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.registry import get_domain
-from outofcore.loading.order import LANES, PlainSampler
-from outofcore.loading.windows import Windows
+from outofcore.order.plain import LANES, PlainSampler
+from outofcore.order.windows import Windows
 
 GAME = """\
 [Event "A night at the opera"]

@@ -17,13 +17,14 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional
 
+from outofcore.checks import refuse
 from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
 from outofcore.domains.reading import Reading, reading_for
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import SplitSection
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError, RawInputError, StateError
-from outofcore.loading.arguments import named_device, refuse
+from outofcore.loading.arguments import named_device
 from outofcore.loading.loader import loader
 from outofcore.pipeline import convert_to_folder
 from outofcore.settings.machine import load_machine

@@ -23,13 +23,13 @@ from outofcore.conversion.growing import STORE, Earlier, Entries, figures_of_all
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import NOT_STORED, identity, work_folder
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.summary import attributes, counted
-from outofcore.conversion.units import unit_converter
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain, search_raw
+from outofcore.domains.splits import SPLITS, splits_of
+from outofcore.domains.units import unit_converter
 from outofcore.errors import ParamsError, RawInputError, StoreError
 from outofcore.params import section_of
 from outofcore.project.code import code_of

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed
 
-from outofcore.conversion.splits import SPLITS
+from outofcore.checks import MOST, flag, one_of, whole, whole_or_none, word
 from outofcore.domains.registry import get_domain
-from outofcore.domains.sections import MOST
+from outofcore.domains.splits import SPLITS
 from outofcore.domains.streaming import Streaming
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import budget_bytes, flag, named_device, one_of, whole, whole_or_none, word
+from outofcore.loading.arguments import budget_bytes, named_device
 from outofcore.params import by_section, refuse_settings, section_of
 from outofcore.pipeline import report_left_out
 from outofcore.raw.files import search

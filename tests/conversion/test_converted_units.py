@@ -14,11 +14,11 @@ import pytest
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.units import ConvertedUnits
 from outofcore.domains.domain import Domain
 from outofcore.domains.go.play import oracle
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
+from outofcore.domains.units import ConvertedUnits
 from outofcore.errors import AuditError
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit, UnitResult
@@ -78,7 +78,7 @@ def test_a_small_input_is_converted_once(name: str, tmp_path: Path, monkeypatch:
 
 
 def test_what_takes_too_much_memory_is_converted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outofcore.conversion.units.KEPT_BYTES", 1000)
+    monkeypatch.setattr("outofcore.domains.units.KEPT_BYTES", 1000)
     case, sampled = Case("chess", tmp_path, monkeypatch), ConvertedUnits()
     forecast = case.forecast(sampled)
     units = len(case.converted)

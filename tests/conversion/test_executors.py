@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import in_order, open_executor
+from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.errors import SpaceError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
+from outofcore.system.parallel import in_order
 from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lines
 
 

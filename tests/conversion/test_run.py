@@ -17,7 +17,7 @@ import pytest
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, ConversionResult
-from outofcore.conversion.splits import SPLITS
+from outofcore.domains.splits import SPLITS
 from outofcore.errors import AuditError, RawInputError, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult

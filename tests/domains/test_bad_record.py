@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion.units import UNREADABLE, unit_converter
 from outofcore.domains.registry import get_domain
+from outofcore.domains.units import UNREADABLE, unit_converter
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import NO_AUDIT, Unit, UnitResult
 from tests.domains import test_small_files

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from outofcore.loading.iteration import Loader
-from outofcore.loading.windows import Window
+from outofcore.order.windows import Window
 from outofcore.store.codecs import CodecName
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Columns, Field, Layout, Schema

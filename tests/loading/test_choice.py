@@ -14,13 +14,13 @@ import torch
 
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.chunk_cache import Hybrid
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.memory import READY_GROUPS, MemoryEstimate
 from outofcore.loading.residency import ResidencyPlan, choose, in_flight, residency_named
 from outofcore.loading.split import Rows
-from outofcore.loading.windows import Windows
+from outofcore.order.windows import Windows
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.reader import open_store
+from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler
 from tests.loading.conftest import MakeStore
 

@@ -16,7 +16,7 @@ from outofcore.errors import BudgetError, DamagedStore, ParamsError
 from outofcore.loading.chunk_cache import Streamed
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.split import StoredReading
-from outofcore.loading.windows import Window
+from outofcore.order.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
 
 

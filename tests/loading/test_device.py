@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading import device as module
 from outofcore.loading.arguments import named_device
-from outofcore.loading.device import available, reserve, split_batches
 from outofcore.loading.loader import loader
+from outofcore.system import device as module
+from outofcore.system.device import available, reserve, split_batches
 from tests.loading.conftest import MakeStore
 
 

@@ -14,7 +14,7 @@ import torch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.windows import Window
+from outofcore.order.windows import Window
 from outofcore.store.reader import open_store
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, open_once
 

@@ -22,7 +22,7 @@ from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
-from outofcore.loading.windows import Window
+from outofcore.order.windows import Window
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter

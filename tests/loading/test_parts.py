@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, StateError
-from outofcore.loading.batching import take_turns
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.batching import take_turns
 from tests.loading.conftest import MakeStore
 
 PARTS = ("monday", "tuesday", "wednesday")

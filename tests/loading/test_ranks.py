@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.loading.balanced import Balanced
 from outofcore.loading.loader import loader
+from outofcore.order.balanced import Balanced
 from tests.loading.conftest import ROWS, MakeStore, flat, identities, open_once, together
 
 ENTRIES = Balanced(

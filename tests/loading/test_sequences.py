@@ -15,10 +15,10 @@ import torch
 import outofcore
 from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.dataset import ZarrDataset
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.loader import loader
 from outofcore.loading.sequences import SequenceColumns
 from outofcore.store.reader import open_store
+from outofcore.system.device import DeviceStream
 from tests.loading.conftest import WINDOWS, MakeStore, write_store
 
 ASKED = ("label", "length", "sequence")

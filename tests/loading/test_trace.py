@@ -13,10 +13,10 @@ import pytest
 import zarr
 
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.balanced import Balanced
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.origins import Origin
+from outofcore.order.balanced import Balanced
 from tests.loading.conftest import WINDOWS, MakeStore, opened_once
 
 LENGTHS = [[300, 1, 64, 700, 35, 0, 400], [90, 500, 12], [64, 64, 1, 600]]

@@ -19,8 +19,8 @@ from outofcore.errors import BudgetError, ParamsError, StateError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.order import PlainSampler
-from outofcore.loading.windows import Windows, touched
+from outofcore.order.plain import PlainSampler
+from outofcore.order.windows import Windows, touched
 from tests.loading.conftest import (
     WINDOWS,
     MakeStore,
@@ -33,7 +33,7 @@ from tests.loading.conftest import (
     together,
     windows_read,
 )
-from tests.loading.test_order import CHUNK_ROWS, SHAPES
+from tests.order.test_plain import CHUNK_ROWS, SHAPES
 
 LENGTHS = [[300, 1, 64, 80, 35, 700, 200, 20, 90], [90, 35, 400, 90, 0, 90], [0], [64, 64, 1, 900, 64]]
 FIRST = [0, *np.cumsum([sum(lengths) for lengths in LENGTHS]).tolist()]
@@ -213,7 +213,7 @@ def test_a_mixture_is_of_the_selected_of_each_source(months: list[Path]) -> None
         if kind == "rows":
             assert seen == own
         assert all(seen[source] <= own[source] for source in own), kind
-    with pytest.raises(ParamsError, match="a: 0 samples in train where label < 0, expected 16 or more"):
+    with pytest.raises(ParamsError, match="a: expected 16 samples or more, got 0"):
         opened(sources, weights={"a": 1, "b": 1}, where="label<0")
 
 

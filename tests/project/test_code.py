@@ -51,7 +51,7 @@ def test_a_training_runs_again_if_a_file_that_trains_changes(tmp_path: Path, mon
     monkeypatch.setattr(code, "PACKAGE", tmp_path)
     chess = get_domain("chess")
     monkeypatch.setattr(sys.modules[type(chess).__module__], "__file__", str(tmp_path / "domains/chess/__init__.py"))
-    for file in ("training/loop.py", "loading/order.py", "domains/task.py", "domains/boards/policy.py"):
+    for file in ("training/loop.py", "order/plain.py", "domains/task.py", "domains/boards/policy.py"):
         before = code_of(chess)
         (tmp_path / file).write_text((tmp_path / file).read_text() + "\n")
         assert changed(before, chess) == {"train"}, file

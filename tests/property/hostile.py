@@ -31,9 +31,9 @@ from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.splits import splits_of
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
+from outofcore.domains.splits import splits_of
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import OutOfCoreError, RawInputError
 from outofcore.params import load_params

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.order import EpochOrder, PlainSampler, Shuffle
-from outofcore.loading.windows import Window, Windows
+from outofcore.order.plain import EpochOrder, PlainSampler, Shuffle
+from outofcore.order.windows import Window, Windows
 from tests.property import order_oracle
 
 SHUFFLES: st.SearchStrategy[Shuffle] = st.sampled_from(["blocks", True, "full", False])

@@ -19,18 +19,18 @@ from hypothesis import strategies as st
 
 import outofcore
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.loader import loader
 from outofcore.loading.mapped import Mapped
 from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.split import Rows
-from outofcore.loading.windows import Windows
+from outofcore.order.windows import Windows
 from outofcore.store.bulk import read_chunks
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.shards import EMPTY, index_bytes
 from outofcore.store.verify import verify
+from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler
 from tests.store.forging import checksums_on_disk
 

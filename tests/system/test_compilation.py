@@ -264,7 +264,7 @@ def test_a_variable_is_no_constant_for_what_is_called_with_it() -> None:
 
 TWO_COMPILED = """
 import numpy as np
-from outofcore.loading.permutation import shuffle
+from outofcore.order.permutation import shuffle
 for dtype in (np.int64, np.int32):
     shuffle(np.arange(8, dtype=dtype), np.uint64(1))
 """

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from outofcore.conversion.growing import Earlier
 from outofcore.conversion.seen import Keys, SeenKeys, halves
-from outofcore.conversion.splits import MIXED, SPLITS, UNDATED
 from outofcore.display.console import visible
+from outofcore.domains.splits import MIXED, SPLITS, UNDATED
 from outofcore.errors import AuditError
 from outofcore.ndarrays import Ints
 from outofcore.raw.unit import Unit, UnitResult

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from outofcore.conversion.assemble import Assembler
-from outofcore.conversion.executors import in_order, open_executor
+from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import work_folder
-from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.summary import attributes, counted, doubts, sources
-from outofcore.conversion.units import ConvertedUnits, held_bytes, unit_converter
 from outofcore.domains.domain import Domain
+from outofcore.domains.splits import SPLITS, splits_of
+from outofcore.domains.units import ConvertedUnits, held_bytes, unit_converter
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
@@ -32,6 +32,7 @@ from outofcore.settings.sizes import format_bytes
 from outofcore.space.forecast import Need, store_needs
 from outofcore.space.links import Commit
 from outofcore.store.writer import MeasuredStore
+from outofcore.system.parallel import in_order
 from outofcore.system.peak_memory import MemoryWatch
 
 ENCODERS = 4

@@ -6,18 +6,13 @@ through pipes. A Dask cluster serves input that would keep one machine busy for 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import TypeVar
 
 from outofcore.conversion.cluster import open_cluster
 from outofcore.errors import ParamsError
 from outofcore.raw.files import RawFile
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def open_executor(
@@ -34,26 +29,3 @@ def open_executor(
     if engine == "dask":
         return open_cluster(address, workers, files, domain)
     raise ParamsError(f"OUTOFCORE_ENGINE: expected threads or dask, got {engine!r}")
-
-
-def in_order(
-    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
-) -> Generator[tuple[Item, Result]]:
-    """Apply a function in parallel, results in order; at most ``ahead`` items are taken before the first unfinished."""
-    waiting: deque[tuple[Item, Future[Result]]] = deque()
-    try:
-        for item in items:
-            waiting.append((item, executor.submit(function, item)))
-            if len(waiting) > ahead:
-                first, future = waiting.popleft()
-                result = future.result()
-                yield first, result
-                del first, future, result  # units and results are large; release them before waiting for the next
-        while waiting:
-            first, future = waiting.popleft()
-            result = future.result()
-            yield first, result
-            del first, future, result
-    finally:
-        for _, future in waiting:
-            future.cancel()

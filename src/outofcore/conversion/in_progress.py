@@ -12,8 +12,8 @@ from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.growing import Earlier
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, SavedState
-from outofcore.conversion.splits import splits_of
 from outofcore.conversion.summary import counted
+from outofcore.domains.splits import splits_of
 from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns

@@ -20,17 +20,16 @@ from typing import Any, Self
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.cluster import width
 from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import in_order
 from outofcore.conversion.growing import Earlier
 from outofcore.conversion.in_progress import StoreInProgress
 from outofcore.conversion.inputs import Inputs, versions
 from outofcore.conversion.journal import Journal, identity, work_folder
 from outofcore.conversion.seen import Keys
-from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.summary import attributes, doubts, sources
-from outofcore.conversion.units import ConvertedUnits, unit_converter
 from outofcore.display.bar import Bar
 from outofcore.domains.domain import Domain
+from outofcore.domains.splits import SPLITS
+from outofcore.domains.units import ConvertedUnits, unit_converter
 from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate
@@ -40,6 +39,7 @@ from outofcore.store.seal import Seal
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from outofcore.system.durable import WorkFolder, remove_unfinished, replacing, writing
+from outofcore.system.parallel import in_order
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.assemble import Assembler, spans_of, taken
-from outofcore.conversion.splits import shares
+from outofcore.domains.splits import shares
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 from outofcore.store.schema import Columns

@@ -13,8 +13,8 @@ import numpy as np
 
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.journal import NOT_STORED
-from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
+from outofcore.domains.splits import SPLITS
 from outofcore.raw.files import RawFile
 from outofcore.store.schema import Columns, Schema
 from outofcore.store.writer import StoreWriter

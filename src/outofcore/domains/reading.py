@@ -79,7 +79,7 @@ class Windowed(Protocol):
 
     @property
     def window(self) -> Mapping[str, Any] | None:
-        """Arguments of :class:`outofcore.loading.windows.Window`; None if a sample is a row."""
+        """Arguments of :class:`outofcore.order.windows.Window`; None if a sample is a row."""
         ...
 
 

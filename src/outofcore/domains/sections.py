@@ -8,12 +8,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from outofcore.checks import MOST
 from outofcore.domains.domain import Section
 from outofcore.store.codecs import CodecName
 from outofcore.store.schema import Layout
-
-MOST = 2**31 - 1
-"""Largest count of anything in training: products of two larger counts could exceed 64 bits."""
 
 
 def _inside(pattern: str) -> str:

@@ -1,1 +1,1 @@
-"""From a store to batches: order, windows, residencies, memory, resume."""
+"""From a store to batches: splits, residencies, memory, delivery, resume."""

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from outofcore.errors import BudgetError
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.gather import ABSENT
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
@@ -23,6 +22,7 @@ from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
+from outofcore.system.device import DeviceStream
 
 _WORTH_KEEPING = 0.1  # below this share of the chunks, keeping some saves too little
 

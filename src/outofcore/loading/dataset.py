@@ -16,22 +16,23 @@ import torch
 from torch.utils.data import Dataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
+from outofcore.checks import integers, word, words
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import budget_bytes, integers, opened_all, refuse_unknown, word, words
+from outofcore.loading.arguments import budget_bytes, opened_all, refuse_unknown
 from outofcore.loading.chunk_cache import Streamed
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.gather import BatchBuffer
-from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import open_split
-from outofcore.loading.windows import Window
 from outofcore.ndarrays import Ints
+from outofcore.order.permutation import random_words
+from outofcore.order.windows import Window
 from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
+from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler
 
 

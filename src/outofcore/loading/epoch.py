@@ -26,16 +26,16 @@ import torch
 from outofcore.domains.reading import DeviceReading, Draws
 from outofcore.domains.task import Batch
 from outofcore.loading.batch_memory import Recyclers, joined_slabs
-from outofcore.loading.batching import Batching, Span
-from outofcore.loading.device import DeviceStream, split_batches
 from outofcore.loading.gather import BatchBuffer
-from outofcore.loading.permutation import key, random_words
 from outofcore.loading.residency import Residency, ResidencyPlan, Work
-from outofcore.loading.sampling import Pool, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
+from outofcore.order.batching import Batching, Span
+from outofcore.order.permutation import key, random_words
+from outofcore.order.sampling import Pool, Sampler
+from outofcore.system.device import DeviceStream, split_batches
 
 _AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower numbers
 

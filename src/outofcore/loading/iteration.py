@@ -13,17 +13,17 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
+from outofcore.checks import shown, whole
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.arguments import shown, whole
-from outofcore.loading.batching import Batching, Turns, epoch_turns, turns_left
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.memory import InFlight
 from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
-from outofcore.loading.steps import Steps
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
+from outofcore.order.batching import Batching, Turns, epoch_turns, turns_left
+from outofcore.order.steps import Steps
+from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
 
 STATE_VERSION = 2  # of the order too

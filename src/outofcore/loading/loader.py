@@ -12,27 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Never, get_args
 
+import numpy as np
 import torch
 
+from outofcore.checks import instance, one_of, refuse, whole, whole_or_none, word, words
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import (
-    budget_bytes,
-    instance,
-    named_device,
-    one_of,
-    opened_sources,
-    refuse,
-    refuse_unknown,
-    whole,
-    whole_or_none,
-    word,
-    words,
-)
-from outofcore.loading.balanced import Balanced, BalancedSampler
+from outofcore.loading.arguments import budget_bytes, named_device, opened_sources, refuse_unknown
 from outofcore.loading.batch_memory import Recyclers, SampleBytes
-from outofcore.loading.batching import Batching, Last, Turns, batching_of
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import (
@@ -44,21 +31,27 @@ from outofcore.loading.memory import (
     read_together,
     stored_bytes,
 )
-from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
-from outofcore.loading.order import LANES, PlainSampler, Shuffle
+from outofcore.loading.mixing import label_note
+from outofcore.loading.ranks import batching_of
 from outofcore.loading.residency import ResidencyPlan, choose, in_flight
-from outofcore.loading.sampling import Sampler
+from outofcore.loading.row_weights import weights_of_rows
 from outofcore.loading.sequences import SOURCE
-from outofcore.loading.split import Split, open_split, reading
-from outofcore.loading.steps import Steps
+from outofcore.loading.split import Split, open_split, reading, windows_of
 from outofcore.loading.transform import Transform
-from outofcore.loading.weighted import Weighted, WeightedSampler
-from outofcore.loading.windows import Window
+from outofcore.order.balanced import Balanced, BalancedSampler
+from outofcore.order.batching import Batching, Last, Turns
+from outofcore.order.mixture import MOST_LANES, MixtureSampler, Source, Stop, weigh
+from outofcore.order.plain import LANES, PlainSampler, Shuffle
+from outofcore.order.sampling import Sampler
+from outofcore.order.steps import Steps
+from outofcore.order.weighted import Weighted, WeightedSampler
+from outofcore.order.windows import Window, Windows
 from outofcore.settings.hardware import usable_cores
 from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_stores, splits_lines
 from outofcore.store.reader import Store
+from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
@@ -295,7 +288,7 @@ def loader(
     samplers = [
         _sampler(opened, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
         if sources is None
-        else MixtureSampler(opened, sources, stop, seed, pool_blocks, block_rows, lanes)
+        else _mixture(opened, sources, stop, seed, pool_blocks, block_rows, lanes)
         for opened in opened_splits
     ]
     pairs = list(zip(opened_splits, samplers, strict=True))
@@ -306,7 +299,7 @@ def loader(
             )
         if label is not None:
             opened.sequences[label]  # an unknown one is an error, even if the order ignores it
-    mixing = [sampler.mixing(opened, batch_size, label) for opened, sampler in pairs]
+    mixing = [_mixing(opened, sampler, batch_size, label) for opened, sampler in pairs]
 
     def planned(samples: Sequence[SampleBytes]) -> tuple[list[MemoryEstimate], list[ResidencyPlan]]:
         needs = read_together(
@@ -386,7 +379,44 @@ def _sampler(
         block_rows=block_rows,
         lanes=lanes,
     )
-    return plain if weighted is None else WeightedSampler(split, plain, weighted)
+    return plain if weighted is None else WeightedSampler(plain, weighted, *weights_of_rows(split, weighted.column))
+
+
+def _mixture(
+    split: Split,
+    sources: Sequence[Source],
+    stop: Stop,
+    seed: int,
+    pool_blocks: int,
+    block_rows: int | None,
+    lanes: int,
+) -> MixtureSampler:
+    edges = np.cumsum([0, *(source.stores for source in sources)]).tolist()
+    windows, chunks = list[Windows](), list[int]()
+    for stores in map(slice, edges, edges[1:]):
+        rows, window = split.rows.of(stores), split.windows
+        sequences = split.sequences.of(stores)
+        windows.append(windows_of([rows], sequences, window.window, phase=window.phase, selects=window.selects))
+        chunks.append(len(windows[-1].chunks(rows.chunk_rows)) if window.selects else rows.chunks)
+    layout: Any = {"pool_blocks": pool_blocks, "block_rows": block_rows, "lanes": lanes}
+    return MixtureSampler(split.windows, sources, windows, chunks, split.rows.chunk_rows, stop, seed, **layout)
+
+
+def _mixing(split: Split, sampler: Sampler, batch_size: int, label: str | None) -> str:
+    """What batches are made of; why there are none; and how far the labels of pools are off."""
+    if not sampler.positions:
+        why = f"no sequence has the {split.windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
+        if not split.windows.rows:
+            why = "the split has no rows"
+        elif not split.sequences.selected:
+            why = f"no sequence of {split.path} is one where {split.selects}"
+        return f"no samples, so no batches: {why}"
+    line = sampler.mixing(batch_size, split.sequences.selected)
+    plain = sampler.plain if isinstance(sampler, WeightedSampler) else sampler
+    if label is None or not isinstance(plain, PlainSampler) or not plain.mixed:
+        return line
+    order = plain.epoch(0)
+    return line + label_note(split, label, map(order.samples, range(0, order.pools, max(1, order.pools // 8))))
 
 
 def _lanes_note(world: int, lanes: int) -> str:

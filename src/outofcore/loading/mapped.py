@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from outofcore.errors import StoreError
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.gather import ABSENT
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
@@ -22,6 +21,7 @@ from outofcore.settings.sizes import format_bytes
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact
 from outofcore.store.local import with_room
+from outofcore.system.device import DeviceStream
 
 
 class Mapped(Residency):

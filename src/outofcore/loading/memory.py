@@ -15,9 +15,9 @@ import torch
 from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.sampling import Access, PoolLimits, Sampler
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
+from outofcore.order.sampling import Access, PoolLimits, Sampler
 from outofcore.settings.sizes import format_bytes, format_least
 
 Ledger = dict[str, int]

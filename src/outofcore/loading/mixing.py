@@ -1,4 +1,4 @@
-"""How well batches mix, compared with batches drawn from the whole split."""
+"""How far the labels of pools are off those of the split."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from outofcore.ndarrays import Ints
 # Total variation distance from the split's labels beyond which a pool is not a fair sample: at 0.08 a small network
 # ended with a loss 2 % above that of full shuffling, at 0.15 with one 5 % above.
 SKEWED = 0.1
-
-
-def distinct(kinds: float, draws: float) -> float:
-    """Expected number of distinct kinds in this many uniform draws."""
-    if kinds <= 1:
-        return min(kinds, draws)
-    return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
 
 
 def label_note(split: Split, label: str, pools: Iterable[Ints]) -> str:

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.device import DeviceStream
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.settings.sizes import format_bytes
+from outofcore.system.device import DeviceStream
 
 STAGED_BYTES = 1 << 20  # of chunks that wait in pinned memory for their copy to a device, for each thread
 GATHERED_ROWS = 1 << 14  # whose places are computed together where the processor is the device

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.checks import refuse
 from outofcore.domains.registry import DOMAINS
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import refuse
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.store.array import Array

@@ -18,14 +18,14 @@ import numpy.typing as npt
 import torch
 
 from outofcore.loading.batch_memory import Recyclers
-from outofcore.loading.device import DeviceStream, Reservation, available, reserve
 from outofcore.loading.gather import BatchBuffer, gather
 from outofcore.loading.memory import InFlight, Ledger, MemoryEstimate, piece_chunks, prove
 from outofcore.loading.split import Split
-from outofcore.loading.windows import touched
 from outofcore.ndarrays import Ints
+from outofcore.order.windows import touched
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.bulk import read_chunks
+from outofcore.system.device import DeviceStream, Reservation, available, reserve
 
 Work = Callable[[], None]
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.windows import Windows
 from outofcore.ndarrays import Ints
+from outofcore.order.windows import Windows
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_form
 from outofcore.store.reader import Array, Store, Table

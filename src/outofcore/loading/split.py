@@ -13,15 +13,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from outofcore.checks import flag, instance, refuse
 from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import flag, instance, makes_tensors, refuse
+from outofcore.loading.arguments import makes_tensors
 from outofcore.loading.sequences import NUMBER, VALID, SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
-from outofcore.loading.windows import Window, Windows
 from outofcore.ndarrays import Ints
+from outofcore.order.windows import Window, Windows
 from outofcore.params import section_of_store
 from outofcore.store.joined import check_fields
 from outofcore.store.opening import open_data

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from outofcore.checks import refuse, shown
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import refuse, shown
 from outofcore.loading.batch_memory import AllocatedBytes
 
 Function = Callable[[Batch], Batch]

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.checks import shown, word
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import shown, word
 from outofcore.loading.sequences import Sequences
 
 _ALLOWED = "comparisons of columns, numbers and texts; in and not in with a list of these; and, or, not, parentheses"

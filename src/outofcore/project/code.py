@@ -15,7 +15,7 @@ from outofcore.errors import ParamsError
 PACKAGE = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ("requirements.txt", "requirements.lock")  # of a project, of a clone
 # Next to the domain's own package, what decides a model or the order of its samples.
-TRAINS = ("training/*.py", "loading/*.py", "domains/*.py", "domains/boards/*.py")
+TRAINS = ("training/*.py", "loading/*.py", "order/*.py", "domains/*.py", "domains/boards/*.py")
 
 
 def code_of(domain: Domain) -> dict[str, str]:

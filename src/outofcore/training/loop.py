@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.permutation import key
-from outofcore.loading.steps import Steps
+from outofcore.order.permutation import key
+from outofcore.order.steps import Steps
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves

@@ -19,9 +19,9 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, memory_estimate, table_bytes
-from outofcore.loading.order import PlainSampler
 from outofcore.loading.sequences import indexable
-from outofcore.loading.windows import Window, Windows
+from outofcore.order.plain import PlainSampler
+from outofcore.order.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.training.optimizers import state_bytes
 

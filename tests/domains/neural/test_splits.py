@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import outofcore
-from outofcore.conversion.splits import SPLITS
 from outofcore.domains.neural import DOMAIN, survey
 from outofcore.domains.neural.splits import divide
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
+from outofcore.domains.splits import SPLITS
 from outofcore.errors import ParamsError
 from outofcore.raw.files import find_files
 from tests.domains.neural.rig import section_of

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.conversion.units import UnitConverter
 from outofcore.domains.text.convert import make_converter
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.domains.units import UnitConverter
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, Reject
 

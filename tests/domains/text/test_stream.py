@@ -13,8 +13,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.conversion.splits import assign
 from outofcore.domains.sections import SplitSection
+from outofcore.domains.splits import assign
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text import convert as convert_module
 from outofcore.domains.text.documents import reading

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outofcore.domains.text.windows import Joined
-from outofcore.loading.windows import Window
+from outofcore.order.windows import Window
 
 
 def joined(units: list[list[int]], window: Window, *, moves: bool, epoch: int) -> tuple[list[list[int]], int]:

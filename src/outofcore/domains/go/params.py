@@ -6,10 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from outofcore.checks import MOST
 from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.domain import Section
 from outofcore.domains.go.filters import FilterSection
-from outofcore.domains.sections import MOST, DomainSection, RawOrNamed
+from outofcore.domains.sections import DomainSection, RawOrNamed
 
 
 class TensorSection(Section):

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.splits import SPLITS
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, Slice
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.arrays import Mask
 from outofcore.domains.neural.source import UnitBins
 from outofcore.domains.neural.transforms import bins_before
 from outofcore.domains.neural.trials import UNLABELLED
+from outofcore.domains.splits import SPLITS
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 

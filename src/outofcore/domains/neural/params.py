@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from outofcore.checks import MOST
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.resampling import Resampling
 from outofcore.domains.neural.roles import SERIES
 from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
-from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection, is_unset
+from outofcore.domains.sections import DomainSection, Filters, Raw, StoreSection, TrainSection, is_unset
 from outofcore.store.codecs import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"] | Annotated[float, Field(gt=0, le=1e9)]

@@ -18,10 +18,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.splits import SPLITS, assign, shares
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
+from outofcore.domains.splits import SPLITS, assign, shares
 from outofcore.ndarrays import Doubles, Ints
 from outofcore.raw.unit import KEY_BYTES
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from outofcore.checks import MOST
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import (
-    MOST,
     AuditSection,
     DomainSection,
     Filters,

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from outofcore.checks import MOST
 from outofcore.domains.domain import Row, Section
-from outofcore.domains.sections import MOST
 from outofcore.domains.task import Batch
 from outofcore.domains.text.documents.reading import BOM
 from outofcore.domains.text.model import TextTask

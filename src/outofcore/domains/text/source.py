@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from outofcore.conversion.splits import assign
+from outofcore.domains.splits import assign
 from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, NOTHING, Contents, OpenMember, division
 from outofcore.domains.text.documents.records import keys_of, read_documents
 from outofcore.domains.text.params import SUFFIXES, TextSection

@@ -25,10 +25,10 @@ from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.domains.text.windows import Pool, RawText, Tally, Tokens, units_in_memory
 from outofcore.errors import BudgetError, ParamsError, StateError
-from outofcore.loading.device import DeviceStream
-from outofcore.loading.permutation import permutation
-from outofcore.loading.windows import Window
+from outofcore.order.permutation import permutation
+from outofcore.order.windows import Window
 from outofcore.raw.files import RawFile
+from outofcore.system.device import DeviceStream
 
 VERSION = 3  # of the order of windows
 _POOLS = 18  # purpose of a key, as those of a loader's order

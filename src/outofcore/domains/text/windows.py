@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.executors import in_order
-from outofcore.conversion.splits import SPLITS, splits_of
-from outofcore.conversion.units import UnitConverter
+from outofcore.domains.splits import SPLITS, splits_of
 from outofcore.domains.text.convert import Converter
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import Places, divided, find_places, placed_units
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.domains.units import UnitConverter
 from outofcore.errors import AuditError, RawInputError
-from outofcore.loading.permutation import permutation
-from outofcore.loading.windows import Window, Windows
 from outofcore.ndarrays import Ints
+from outofcore.order.permutation import permutation
+from outofcore.order.windows import Window, Windows
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
+from outofcore.system.parallel import in_order
 
 Tokens = npt.NDArray[Any]
 Pool = tuple[Tokens, Ints]

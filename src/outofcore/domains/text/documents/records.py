@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from outofcore.conversion.splits import SPLITS
 from outofcore.domains.sections import SplitSection
+from outofcore.domains.splits import SPLITS
 from outofcore.domains.text.documents.reading import (
     NOTHING,
     RECORD_BYTES,

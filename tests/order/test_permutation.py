@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from outofcore.loading.permutation import GOLDEN, draw, key, permutation, random_words, scaled, scatter, strata
+from outofcore.order.permutation import GOLDEN, draw, key, permutation, random_words, scaled, scatter, strata
 from tests.property import order_oracle
 
 

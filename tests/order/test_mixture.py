@@ -9,7 +9,6 @@ from fractions import Fraction
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,12 @@ from hypothesis import strategies as st
 from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
-from outofcore.loading.split import Rows
-from outofcore.loading.windows import Windows, touched
+from outofcore.order.mixture import PLACES, MixtureSampler, weigh
+from outofcore.order.windows import Windows, touched
 from outofcore.settings.sizes import parse_bytes
 from tests.loading.conftest import (
     WINDOWS,
     MakeStore,
-    Unread,
     flat,
     identities,
     opened_once,
@@ -90,7 +87,7 @@ def test_a_schedule_keeps_every_source_within_one_of_its_share(weights: list[int
 
 
 def schedule(weights: list[int]) -> np.ndarray[Any, Any]:
-    from outofcore.loading.mixture import _assign
+    from outofcore.order.mixture import _assign
 
     labels = np.zeros(PLACES, np.uint8)
     _assign(np.array(weights), labels)
@@ -331,7 +328,7 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
     equal = {"a": 1, "b": 1}
     a = make_store([1900])
     for other, error, named in (
-        (make_store([0]), ParamsError, "b: 0 samples in train, expected 16 or more"),
+        (make_store([0]), ParamsError, "b: expected 16 samples or more, got 0"),
         ([], ParamsError, "store: expected at least one store"),
         (a, StoreError, "hold the same rows"),
         (make_store([500], chunk_rows=32), StoreError, "differ in rows per chunk of train (64 and 32)"),
@@ -355,15 +352,15 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
 @pytest.mark.parametrize("rows", [2**24, 2**31, 2**40])
 def test_shares_are_exact_however_many_rows(rows: int) -> None:
     sizes, weights = [rows, rows // 3, 5 * rows], {"a": 5, "b": 1, "c": 3}
-    fields: Any = [{"x": Unread(size, max(4096, rows >> 20))} for size in sizes]
-    split: Any = SimpleNamespace(
-        windows=Windows(sum(sizes)),
-        rows=Rows(fields),
-        path="train",
-        sequences=SimpleNamespace(of=lambda _: SimpleNamespace(stores=[None], selected_extents=None)),
-    )
+    chunk_rows = max(4096, rows >> 20)
+    firsts = np.cumsum([0, *(-(-size // chunk_rows) for size in sizes[:-1])]) * chunk_rows
+    windows = [
+        Windows(size, runs=(np.array([first]), np.array([size]))) for first, size in zip(firsts, sizes, strict=True)
+    ]
+    chunks = [-(-size // chunk_rows) for size in sizes]
     sources = weigh(weights, dict.fromkeys(weights, 1))
-    sampler = MixtureSampler(split, sources, "first", 3, 64 if rows < 2**40 else 4, None)
+    pool_blocks = 64 if rows < 2**40 else 4
+    sampler = MixtureSampler(Windows(sum(sizes)), sources, windows, chunks, chunk_rows, "first", 3, pool_blocks, None)
     firsts, size = np.cumsum([0, *sizes]), sampler.lanes * sampler.pool_places
     assert sampler.positions == pytest.approx(9 * rows / 5, rel=1e-4)
     pools = -(-sampler.positions // size)

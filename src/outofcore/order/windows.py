@@ -9,11 +9,11 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.checks import one_of, whole
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import one_of, whole
-from outofcore.loading.packs import Packs
-from outofcore.loading.permutation import draw
 from outofcore.ndarrays import Ints
+from outofcore.order.packs import Packs
+from outofcore.order.permutation import draw
 from outofcore.system.compilation import kernel
 
 Mode = Literal["pack", "never", "best_fit", "reach"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 
 Access = Literal["pools", "recurring", "anywhere"]
@@ -73,9 +72,9 @@ class Sampler(ABC):
     def describe(self) -> dict[str, Any]:
         """What determines the order apart from store and seed, compared with that of a saved state."""
 
-    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
-        """One line for the user on what batches are made of; ``label`` is a column whose values should mix."""
-        del split, batch_size, label
+    def mixing(self, batch_size: int, sequences: int) -> str:
+        """One line for the user on what batches are made of, of a split with so many sequences."""
+        del batch_size, sequences
         return f"{self.positions:,} samples"
 
     def report(self) -> list[str]:

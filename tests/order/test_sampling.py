@@ -13,8 +13,8 @@ import pytest
 
 from outofcore.errors import BudgetError
 from outofcore.loading import loader as loading
-from outofcore.loading.sampling import Pool, Sampler
 from outofcore.loading.split import Split
+from outofcore.order.sampling import Pool, Sampler
 from tests.loading.conftest import ROWS, MakeStore, flat, identities
 
 SIZE = 250  # samples per pool

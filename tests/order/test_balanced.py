@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.windows import Window, Windows
+from outofcore.order.balanced import Balanced, BalancedSampler
+from outofcore.order.windows import Window, Windows
 from tests.loading.conftest import MakeStore
 
 GAMES, MOVES, PLAYERS = 120, 25, 6

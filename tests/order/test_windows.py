@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.windows import Window, Windows
+from outofcore.order.windows import Window, Windows
 
 Lengths = st.lists(st.integers(0, 30), min_size=0, max_size=12)
 Tables = Callable[[], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.checks import integers, refuse, whole, whole_or_none
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
-from outofcore.loading.permutation import GOLDEN, key, local_permutation, scaled, shuffle
-from outofcore.loading.sampling import Pool, PoolLimits, Sampler
-from outofcore.loading.split import Split
-from outofcore.loading.windows import Windows
 from outofcore.ndarrays import Ints
+from outofcore.order.permutation import GOLDEN, key, local_permutation, scaled, shuffle
+from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.windows import Windows
 from outofcore.system.compilation import njit
 
 _GROUPS, _ENTRIES, _ROWS = 24, 25, 26  # purpose of a key; those of the other samplers are lower numbers
@@ -175,8 +174,8 @@ class BalancedSampler(Sampler):
             "window": [window.length, window.stride, window.mode] if window else None,
         }
 
-    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
-        del split, batch_size, label
+    def mixing(self, batch_size: int, sequences: int) -> str:
+        del batch_size, sequences
         shape = f"{self.balanced.groups} groups x {self.balanced.entries} entries x {self.balanced.rows} rows"
         return f"a batch is {shape}, of {self.groups:,} groups with {len(self.first):,} entries"
 

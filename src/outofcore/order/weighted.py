@@ -1,6 +1,6 @@
 """Samples drawn in proportion to a weight, pool by pool, each lane from its share of the pool's weight.
 
-The epoch visits the blocks in the order of :mod:`outofcore.loading.order`. A pool gets positions in proportion to its
+The epoch visits the blocks in the order of :mod:`outofcore.order.plain`. A pool gets positions in proportion to its
 weight; its concatenated rows are cut into lanes of equal weight, and each lane draws one sample per position, from
 equal strata of its weight. So the count of a sample differs from its expectation by less than two, and a rank reads
 only its own lanes. Weights are integers, to avoid machine-dependent rounding.
@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from outofcore.checks import whole_or_none, word
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import EpochOrder, PlainSampler, exact_sum, lane_edges
-from outofcore.loading.permutation import deal, key, strata
-from outofcore.loading.sampling import Pool, PoolLimits, Sampler
-from outofcore.loading.split import Split
 from outofcore.ndarrays import Doubles, Ints
+from outofcore.order.permutation import deal, key, strata
+from outofcore.order.plain import EpochOrder, PlainSampler, exact_sum, lane_edges
+from outofcore.order.sampling import Pool, PoolLimits, Sampler
 
 _DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
@@ -52,15 +51,19 @@ class WeightedSampler(Sampler):
 
     access = "pools"
 
-    def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted) -> None:
-        if split.windows.phase or split.windows.packs or not plain.mixed:
+    def __init__(
+        self,
+        plain: PlainSampler,
+        weighted: Weighted,
+        weights_of_rows: Callable[[Ints], Doubles],  # given rows, those of each store ascending
+        weights_bytes: int,  # that the function holds if its column is one of the sequences
+    ) -> None:
+        if plain.windows.phase or plain.windows.packs or not plain.mixed:
             raise ParamsError(
                 "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
             )
         self.plain, self.weighted, self.lanes = plain, weighted, plain.lanes
-        self._weigh = _weigher(split, weighted.column)
-        self._by_sequence = weighted.column not in split.stores[0].rows(split.name, split.part).fields
-        self._weight_bytes = split.sequences.extents_bytes if self._by_sequence else 0
+        self._weigh, self._weights_bytes = weights_of_rows, weights_bytes
         self._largest = max((float(slab.max()) for _, slab in self._slabs()), default=0.0)
         if self._largest <= 0:
             raise ParamsError(f"column {weighted.column!r} has no positive weight")
@@ -88,9 +91,9 @@ class WeightedSampler(Sampler):
         return PoolLimits(
             samples=(self.positions * heaviest // self._total + 2 * self.lanes) // world + self.lanes,
             chunks=self.plain.pool_chunks(1),
-            table_bytes=self.plain.table_bytes + self.sums.nbytes + self._weight_bytes,
+            table_bytes=self.plain.table_bytes + self.sums.nbytes + self._weights_bytes,
             weights=self.plain.pool_samples(1),
-            by_sequence=self._by_sequence,
+            by_sequence=bool(self._weights_bytes),
         )
 
     def with_pool(self, blocks: int) -> WeightedSampler:
@@ -101,8 +104,8 @@ class WeightedSampler(Sampler):
     def describe(self) -> dict[str, Any]:
         return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}
 
-    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
-        line = self.plain.mixing(split, batch_size, label)
+    def mixing(self, batch_size: int, sequences: int) -> str:
+        line = self.plain.mixing(batch_size, sequences)
         return f"{self.positions:,} draws by {self.weighted.column}; {line}"
 
     def weights(self, samples: Ints) -> Ints:
@@ -160,37 +163,3 @@ class WeightedSampler(Sampler):
                     f"column {self.weighted.column!r} has weights that are negative, infinite or no number"
                 )
             yield samples, weights
-
-
-def _weigher(split: Split, column: str) -> Callable[[Ints], Doubles]:
-    """A function from rows, those of each store ascending, to their weights."""
-    tables = [store.rows(split.name, split.part) for store in split.stores]
-    array = tables[0][column] if column in tables[0].fields else split.sequences[column]
-    if array.dtype.kind not in "iufb" or len(array.shape) != 1:
-        raise ParamsError(f"weighted.column: expected numbers, got {column!r} of {array.dtype}, shape {array.shape}")
-    if column in tables[0].fields:
-        arrays = [table[column] for table in tables]
-        slab = max(1, _SLAB // array.chunk_rows) * array.chunk_rows
-
-        def of_rows(rows: Ints) -> Doubles:
-            weights = np.empty(len(rows))
-            store = split.rows.store_of(rows)
-            for number in np.unique(store).tolist():
-                own = rows[store == number] - split.rows.origins[number]
-                cuts = np.flatnonzero(np.diff(own // slab)) + 1  # selected rows may be far apart
-                weights[store == number] = np.concatenate(
-                    [
-                        arrays[number].read(int(some[0]), int(some[-1]) + 1)[some - some[0]]
-                        for some in np.split(own, cuts)
-                    ]
-                )
-            return weights
-
-        return of_rows
-    starts = split.sequences.extents()[0]
-    weights = split.sequences.read(column, np.float64)
-
-    def of_sequences(rows: Ints) -> Doubles:
-        return weights[np.searchsorted(starts, rows, "right") - 1]
-
-    return of_sequences

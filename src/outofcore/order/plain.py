@@ -4,7 +4,7 @@ A *block* is the samples that begin in a number of consecutive chunks, so that w
 of the chunks: 8 bytes per chunk, and 56 more while an epoch begins. Blocks are permuted, and *pools* of them are in
 memory one after another. The samples of a pool are cut into *lanes*, which are permuted and then dealt in turn.
 
-Windows are numbered by their first rows, also those of several sequences (:mod:`outofcore.loading.packs`); those that
+Windows are numbered by their first rows, also those of several sequences (:mod:`outofcore.order.packs`); those that
 reach back by their last rows.
 """
 
@@ -17,12 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from outofcore.loading.mixing import distinct, label_note
-from outofcore.loading.permutation import deal, draw, key, permutation, scatter
-from outofcore.loading.sampling import Pool, PoolLimits, Sampler
-from outofcore.loading.split import Split
-from outofcore.loading.windows import Windows
 from outofcore.ndarrays import Ints
+from outofcore.order.permutation import deal, draw, key, permutation, scatter
+from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.windows import Windows
 from outofcore.system.compilation import kernel
 
 Shuffle = Literal["blocks", "full"] | bool
@@ -156,35 +154,24 @@ class PlainSampler(Sampler):
             "lanes": self.lanes,
         }
 
-    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
+    def mixing(self, batch_size: int, sequences: int) -> str:
         """How well batches mix, compared with batches drawn from the whole split."""
-        if not self.positions:
-            return f"no samples, so no batches: {self._why_empty(split)}"
         if self.shuffle is False:
             return "samples in the order of the store"
-        draws, order = min(batch_size, self.positions), self.epoch(0)
-        kinds = len(self.blocks(0)) - 1, max(1, split.sequences.selected)
+        draws = min(batch_size, self.positions)
+        kinds = len(self.blocks(0)) - 1, max(1, sequences)
         best = [distinct(kind, draws) for kind in kinds]
-        blocks, sequences = best
+        blocks_mixed, sequences_mixed = best
         if self.mixed:  # each lane contributes its share of an average pool
-            pool = [max(1.0, kind / order.pools) for kind in kinds]
-            blocks, sequences = (self.lanes * distinct(kind / self.lanes, draws / self.lanes) for kind in pool)
-            blocks = min(pool[0], blocks)
-        line = (
-            f"a batch of {batch_size:,} mixes {_counted(sequences, 'sequence')} in {_counted(blocks, 'block')} "
-            f"({best[1]:,.0f} in {best[0]:,.0f} if drawn at random)"
+            pool = [max(1.0, kind / self.epoch(0).pools) for kind in kinds]
+            blocks_mixed, sequences_mixed = (
+                self.lanes * distinct(kind / self.lanes, draws / self.lanes) for kind in pool
+            )
+            blocks_mixed = min(pool[0], blocks_mixed)
+        return (
+            f"a batch of {batch_size:,} mixes {_counted(sequences_mixed, 'sequence')} in "
+            f"{_counted(blocks_mixed, 'block')} ({best[1]:,.0f} in {best[0]:,.0f} if drawn at random)"
         )
-        if not label or not self.mixed:
-            return line
-        some = range(0, order.pools, max(1, order.pools // 8))
-        return line + label_note(split, label, map(order.samples, some))
-
-    def _why_empty(self, split: Split) -> str:
-        if not self.windows.rows:
-            return "the split has no rows"
-        if not split.sequences.selected:
-            return f"no sequence of {split.path} is one where {split.selects}"
-        return f"no sequence has the {self.windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
 
     def _most_chunks(self, most: Callable[[Ints], int]) -> int:
         """Most chunks that so many blocks can touch, the number being a function of the ascending sizes of all."""
@@ -276,6 +263,13 @@ class EpochOrder:
         """The chunk at which each block of a pool begins, and ends."""
         blocks = self._order[slice(*self._edges[pool : pool + 2])]
         return self._chunks[blocks], self._chunks[blocks + 1]
+
+
+def distinct(kinds: float, draws: float) -> float:
+    """Expected number of distinct kinds in this many uniform draws."""
+    if kinds <= 1:
+        return min(kinds, draws)
+    return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
 
 
 def exact_sum(values: Ints) -> int:

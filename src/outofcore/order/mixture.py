@@ -4,7 +4,7 @@ Weights are whole numbers of 65,536. A *schedule* of so many places names the so
 chairman assignment problem, 1980) keeps the count of every source within one of its share at any place. Each of the
 lanes follows the schedule from a place of its own, and permutes 16 places at a time, so that the place in a batch does
 not tell the source. What lane ``l`` draws from a source are the samples of its lane ``l`` in the order of
-:mod:`outofcore.loading.order`, then, in a second pass with an order of its own, those of lane ``l + 1``, and so on:
+:mod:`outofcore.order.plain`, then, in a second pass with an order of its own, those of lane ``l + 1``, and so on:
 lanes differ in size by one sample, and all draw from the larger ones equally often.
 
 An epoch ends before a source would repeat (``"first"``), or once every source was read whole (``"all"``).
@@ -17,18 +17,17 @@ from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
+from outofcore.checks import refuse
 from outofcore.errors import ParamsError
-from outofcore.loading.arguments import refuse
-from outofcore.loading.order import LANES, VERSION, EpochOrder, PlainSampler
-from outofcore.loading.permutation import key, shuffle_runs
-from outofcore.loading.sampling import Pool, PoolLimits, Sampler
-from outofcore.loading.split import Split, windows_of
 from outofcore.ndarrays import Bytes, Ints
+from outofcore.order.permutation import key, shuffle_runs
+from outofcore.order.plain import LANES, VERSION, EpochOrder, PlainSampler
+from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.windows import Windows
 from outofcore.system.compilation import njit
 
 Stop = Literal["first", "all"]
@@ -93,8 +92,11 @@ class MixtureSampler(Sampler):
 
     def __init__(
         self,
-        split: Split,
+        windows: Windows,
         sources: Sequence[Source],
+        windows_of_sources: Sequence[Windows],
+        chunks_of_sources: Sequence[int],  # that samples are in
+        chunk_rows: int,
         stop: Stop,
         seed: int,
         pool_blocks: int,
@@ -107,7 +109,7 @@ class MixtureSampler(Sampler):
         self.sources = tuple(sources)
         self.seed = seed
         self._stop = stop
-        self._windows = split.windows
+        self._windows = windows
         self._weights = np.array([source.weight for source in sources], np.int64)
         self.schedule = np.zeros(PLACES, np.uint8)
         if len(sources) > 1:
@@ -118,26 +120,12 @@ class MixtureSampler(Sampler):
             counts[1:, number] = (self.schedule == number).reshape(-1, TOGETHER).sum(1)
         self._before = np.cumsum(counts, axis=0)
         self.plain: list[PlainSampler] = []
-        self._chunks: list[int] = []
-        edges = np.cumsum([0, *(source.stores for source in sources)]).tolist()
-        for source, pair in zip(sources, pairwise(edges), strict=True):
-            own = slice(*pair)
-            windows = windows_of(
-                [split.rows.of(own)],
-                split.sequences.of(own),
-                split.windows.window,
-                phase=split.windows.phase,
-                selects=split.windows.selects,
-            )
-            if windows.samples < lanes:
-                where = f" where {split.selects}" if split.selects else ""
-                raise ParamsError(
-                    f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
-                )
+        self._chunks = list(chunks_of_sources)
+        for source, source_windows in zip(sources, windows_of_sources, strict=True):
+            if source_windows.samples < lanes:
+                raise ParamsError(f"{source.name}: expected {lanes} samples or more, got {source_windows.samples}")
             layout: Any = {"pool_blocks": source.share_of(pool_blocks), "block_rows": block_rows, "lanes": lanes}
-            self.plain.append(PlainSampler(windows, split.rows.chunk_rows, seed, shuffle="blocks", **layout))
-            selected = windows.chunks(split.rows.chunk_rows) if split.windows.selects else None
-            self._chunks.append(split.rows.of(own).chunks if selected is None else len(selected))
+            self.plain.append(PlainSampler(source_windows, chunk_rows, seed, shuffle="blocks", **layout))
         self.first_samples = np.cumsum([0, *(plain.positions for plain in self.plain)])
         self.places = self._length()
         self.pool_places = self._pool_length(self.plain)
@@ -181,8 +169,8 @@ class MixtureSampler(Sampler):
             "each": [plain.describe() for plain in self.plain],
         }
 
-    def mixing(self, split: Split, batch_size: int, label: str | None) -> str:
-        del split, batch_size, label
+    def mixing(self, batch_size: int, sequences: int) -> str:
+        del batch_size, sequences
         return f"{self.positions:,} samples of {len(self.sources)} sources"
 
     def report(self) -> list[str]:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import outofcore
-from outofcore.conversion.splits import SPLITS, UNDATED, assign, splits_of
 from outofcore.domains.sections import SplitSection
+from outofcore.domains.splits import SPLITS, UNDATED, assign, splits_of
 from outofcore.errors import ParamsError
 from outofcore.params import section_of
 from outofcore.raw.unit import Unit, UnitResult

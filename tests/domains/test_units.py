@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.conversion.units import UNREADABLE, UnitConverter
+from outofcore.domains.units import UNREADABLE, UnitConverter
 from outofcore.errors import RawInputError
 from outofcore.raw.cutting import cut, halves
 from outofcore.raw.files import find_files

@@ -12,8 +12,8 @@ from outofcore.arrays import write_store
 from outofcore.errors import ParamsError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.weighted import Weighted
-from outofcore.loading.windows import Window
+from outofcore.order.weighted import Weighted
+from outofcore.order.windows import Window
 from tests.loading.conftest import MakeStore, together
 
 LENGTHS = [300, 1, 64, 700, 35, 1000, 900]

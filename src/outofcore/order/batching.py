@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch.distributed
 
-from outofcore.errors import ParamsError, StateError
-from outofcore.loading.arguments import whole
-from outofcore.loading.permutation import key, permutation
+from outofcore.errors import StateError
 from outofcore.ndarrays import Ints
+from outofcore.order.permutation import key, permutation
 
 Last = Literal["keep", "drop", "pad"]
 Turns = Literal["size", "turn"]
 Span = tuple[int, int]
-
-# Number of ranks and own rank, as torchrun and accelerate, Open MPI, and SLURM's srun set them for each process.
-_LAUNCHED = (
-    ("WORLD_SIZE", "RANK"),
-    ("WORLD_SIZE", "LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-)
 
 _TURN = 48  # purpose of a key; those of the order, samplers and readings are lower numbers
 
@@ -80,29 +69,6 @@ class Batching:
 
     def _own_before(self, position: int) -> int:
         return (position - self.rank + self.world - 1) // self.world
-
-
-def batching_of(size: int, last: Last, rank: int | None, world: int | None) -> Batching:
-    """The batches of a rank; by default of this process among those of ``torch.distributed``."""
-    if (rank is None) != (world is None):
-        raise ParamsError(f"rank and world_size go together, got rank {rank} of {world}")
-    if rank is None or world is None:
-        here = torch.distributed.is_available() and torch.distributed.is_initialized()
-        started = next((os.environ[size] for size, own in _LAUNCHED if {size, own} <= os.environ.keys()), "1")
-        if not here and started != "1":
-            raise ParamsError(
-                f"expected torch.distributed to be initialised before the loader is opened, got one of {started} ranks "
-                "without it, and each would read all samples; initialise it first, or give rank and world_size"
-            )
-        rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
-    rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
-    if rank >= world:
-        raise ParamsError(f"ranks count from 0 and are fewer than world_size, got rank {rank} of {world}")
-    if size < world:
-        raise ParamsError(
-            f"batch_size counts over all ranks and must be at least one sample for each, got {size} on {world} ranks"
-        )
-    return Batching(size=size, last=last, rank=rank, world=world)
 
 
 def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:

@@ -11,10 +11,10 @@ from weakref import WeakSet
 
 import torch
 
-from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
+Batch = dict[str, torch.Tensor]
 _WITH_STREAMS = frozenset(("cuda",))
 SMALL_BYTES = 16 << 10  # a smaller piece of a group is copied, which is fast, and does not hold the group
 

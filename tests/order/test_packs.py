@@ -18,9 +18,9 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.order import PlainSampler
-from outofcore.loading.packs import STRETCH
-from outofcore.loading.windows import Window, Windows
+from outofcore.order.packs import STRETCH
+from outofcore.order.plain import PlainSampler
+from outofcore.order.windows import Window, Windows
 from tests.loading.conftest import MakeStore, opened_once, stopped_anywhere
 
 Sample = list[tuple[int, bool]]  # rows, and whether each is valid

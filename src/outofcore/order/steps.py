@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from outofcore.loading.arguments import refuse, whole
+from outofcore.checks import refuse, whole
 
 
 class Steps:

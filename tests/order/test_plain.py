@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.order import PlainSampler
 from outofcore.loading.split import Rows
-from outofcore.loading.windows import Window, Windows, touched
+from outofcore.order.plain import PlainSampler
+from outofcore.order.windows import Window, Windows, touched
 from tests.loading.conftest import Unread
 
 CHUNK_ROWS = 32
