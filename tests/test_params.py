@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.params import given_settings, load_params, section_of
+from outofcore.settings.machine import load_machine
 
 TEXT = (Path(__file__).parents[1] / "params.yaml").read_text()
 GOOD: dict[str, Any] = yaml.safe_load(TEXT)
@@ -217,6 +218,15 @@ def test_the_boards_that_the_comment_offers_are_accepted(tmp_path: Path) -> None
 def test_a_number_may_be_written_without_a_point(tmp_path: Path, written: str) -> None:
     params = load(tmp_path, f"chess: {{raw: games, train: {{learning_rate: {written}}}}}")
     assert params.section("chess").train.learning_rate == 0.001
+
+
+def test_a_key_that_is_given_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
+    twice = "chess:\n  raw: games\n  filters: {min_elo: 2000}\n  source: {}\n  filters: {rated_only: true}\n"
+    with pytest.raises(ParamsError, match=r"params\.yaml: .*key 'filters' twice, in lines 3 and 5"):
+        load(tmp_path, twice)
+    (tmp_path / "machine.yaml").write_text("workers: 1\nmemory: 1GB\nworkers: 2\n")
+    with pytest.raises(ParamsError, match=r"machine\.yaml: .*key 'workers' twice, in lines 1 and 3"):
+        load_machine(tmp_path, {})
 
 
 def test_a_missing_section_or_file_is_told(tmp_path: Path) -> None:

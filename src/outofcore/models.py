@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from outofcore.loading.arguments import named_device
 from outofcore.loading.loader import loader
 from outofcore.pipeline import convert_to_folder
 from outofcore.settings.machine import load_machine
+from outofcore.settings.yaml_text import parse_json
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
 from outofcore.system.durable import TemporaryFolder
@@ -77,7 +77,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     file = model_file(Path(path))
     content = read_model(file)
     try:
-        identity = json.loads(content["identity"])
+        identity = parse_json(content["identity"])
         name, params, parts = str(identity["domain"]), identity["params"], identity["parts"]
         attributes, version = dict(identity["attributes"]), content["version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from outofcore.conversion.seen import Keys, contains
 from outofcore.errors import StoreError
+from outofcore.settings.yaml_text import parse_json
 from outofcore.store.reader import open_store
 from outofcore.store.seal import describe
 from outofcore.system.durable import remove, remove_unfinished, replace_text, replacing, sync_folder, writing
@@ -62,7 +63,7 @@ class Entries:
         self.records: dict[str, dict[str, Any]] = {}
         self._ours = False
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            records = json.loads((folder / RECORD).read_bytes())
+            records = parse_json((folder / RECORD).read_bytes())
             self._ours = all(
                 not {"/", os.sep} & set(name)
                 and {"made_of", "after", "figures", "tables"} <= record.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ from outofcore.params import load_params, section_of_store
 from outofcore.raw.files import RawFile, unpacked_name
 from outofcore.raw.unit import Unit
 from outofcore.settings.machine import load_machine
+from outofcore.settings.yaml_text import parse_json
 from outofcore.store.connection import is_address
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
@@ -33,13 +33,13 @@ def loader_of_run(file: Path, content: dict[str, Any], place: str | Path | None)
 
     Raises ParamsError if the store is another one or unknown, or the model was trained straight from raw files.
     """
-    identity = json.loads(content["identity"])
-    domain, ranks = get_domain(identity["domain"]), json.loads(content.get("record", "{}")).get("ranks")
+    identity = parse_json(content["identity"])
+    domain, ranks = get_domain(identity["domain"]), parse_json(content.get("record", "{}")).get("ranks")
     section: Any = domain.section.model_validate({**identity["params"], "raw": "."})
     if domain.streamed(section):
         raise ParamsError(f"{file}: trained straight from raw files, in an order that does not name their records")
     facts = file.parents[2] / "metrics" / domain.name / "train_run.json"
-    place = place or (json.loads(facts.read_text(encoding="utf-8")).get("store") if facts.is_file() else None)
+    place = place or (parse_json(facts.read_text(encoding="utf-8")).get("store") if facts.is_file() else None)
     if place is None:
         raise ParamsError(f"{file}: where its store is, is not recorded in {facts}; name it with --store")
     if not is_address(place) and not Path(place).exists():

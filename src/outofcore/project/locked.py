@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from outofcore.errors import ParamsError
-from outofcore.settings.yaml_text import parse_yaml
+from outofcore.settings.yaml_text import parse_json, parse_yaml
 from outofcore.space.links import Commit, make_link
 
 STAGE = "tokenizer"
@@ -40,7 +39,7 @@ def restore(folder: Path, first: str, commit: Commit, lock: Path = Path("dvc.loc
     try:
         stage = parse_yaml(lock.read_text("utf-8"))["stages"][os.environ[RUNNING].rpartition(":")[2]]
         (listed,) = (out["md5"] for out in stage["outs"] if out["path"] == folder.as_posix())
-        files = json.loads((objects / listed[:2] / listed[2:]).read_bytes())
+        files = parse_json((objects / listed[:2] / listed[2:]).read_bytes())
         digests = {file["relpath"]: file["md5"] for file in files}
         names = [first, *(digests.keys() - {first})]
         places = {name: objects / digests[name][:2] / digests[name][2:] for name in names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from outofcore.inspect.store import Card, card_of
 from outofcore.loading.loader import loader
 from outofcore.models import BATCH, load_model
 from outofcore.settings.machine import load_machine
-from outofcore.settings.yaml_text import parse_yaml
+from outofcore.settings.yaml_text import parse_json, parse_yaml
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
 from outofcore.training.ranks import choose_device
@@ -115,7 +114,7 @@ def _committed(path: Path) -> Mapping[str, Any]:
     command = ["git", "show", f"HEAD:./{path.name}"]
     try:
         ended = subprocess.run(command, cwd=path.parent, capture_output=True, check=True)  # noqa: S603
-        figures: dict[str, Any] = json.loads(ended.stdout)
+        figures: dict[str, Any] = parse_json(ended.stdout)
     except (OSError, ValueError, subprocess.CalledProcessError):  # no Git, no repository, no such file
         return {}
     return {} if figures == _json(path) else figures
@@ -196,7 +195,7 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except ValueError as error:  # a merge conflict, or a file that was cut
         raise ParamsError(
             f"{path}: expected figures as JSON, {error}; restore the file with Git, or run 'dvc repro'"

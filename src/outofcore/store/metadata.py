@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
+from outofcore.settings.yaml_text import parse_json
 from outofcore.store.codecs import ChunkCodec, codec_of, zarr_codecs
 from outofcore.store.schema import Field, Layout
 from outofcore.store.seal import ADVICE
@@ -123,7 +124,7 @@ def parse_document(root: Path | str, name: str, content: bytes, digest: str) -> 
     if hashlib.sha256(content).hexdigest() != digest:
         raise DamagedStore(f"{root}: {name} was changed after sealing; {ADVICE}")
     try:
-        document = json.loads(content)
+        document = parse_json(content)
         _require(isinstance(document, dict), "no mapping")
         _require(document["node_type"] in ("array", "group"), f"node_type {document['node_type']!r}")
         attributes = document.get("attributes", {})

@@ -6,7 +6,6 @@ evaluation is a game of one move: the best one by the deepest search, with what 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from outofcore.domains.chess.params import RECORDS
 from outofcore.ndarrays import Ints
 from outofcore.raw.files import wanted
+from outofcore.settings.yaml_text import parse_json
 
 COLUMNS = (
     "PuzzleId",
@@ -69,7 +69,7 @@ def _puzzle(line: str) -> tuple[dict[str, str], str]:
 
 def _evaluation(line: str) -> tuple[dict[str, str], str]:
     try:
-        record: Any = json.loads(line)
+        record: Any = parse_json(line)
         deepest = max(record["evals"], key=lambda search: int(search["depth"]))
         best = deepest["pvs"][0]
         plies = 2 * int(best.get("mate", 0))

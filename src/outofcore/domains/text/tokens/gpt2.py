@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from outofcore.errors import ParamsError
+from outofcore.settings.yaml_text import parse_json
 
 GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 """GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
@@ -34,7 +34,7 @@ def gpt2_content(folder: Path, special: Sequence[str], setting: str) -> str:
     try:
         tokenizer = byte_level(models.BPE.from_file(*map(str, files)))
         config = folder / "tokenizer_config.json"
-        own = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        own = parse_json(config.read_text(encoding="utf-8")) if config.is_file() else {}
         kind = str(own.get("tokenizer_class") or "GPT2Tokenizer")
     except Exception as error:
         raise ParamsError(
