@@ -42,9 +42,13 @@ PIECES = [(END, 0.0), ("<unk>", 0.0), *((letter, -3.0) for letter in "\u2581abcd
 BYTES = {f"<0x{byte:02X}>": 2 + byte for byte in range(256)}
 
 
-def byte_level(name: str = "", *, ignore_merges: bool = False) -> Tokenizer:
+def byte_level(
+    name: str = "", *, ignore_merges: bool = False, normalizer: normalizers.Normalizer | None = None
+) -> Tokenizer:
     """GPT-2's kind, or with the expression of Llama 3 or Qwen."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not name)
     split = [pre_tokenizers.Split(Regex(EXPRESSIONS[name]), "isolated")] if name else []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, level]) if name else level
@@ -101,7 +105,7 @@ def words() -> Tokenizer:
 FAMILIES: dict[str, Callable[[], Tokenizer]] = {
     "gpt2": byte_level,
     "llama3": lambda: byte_level("cl100k", ignore_merges=True),
-    "qwen": lambda: byte_level("qwen"),
+    "qwen": lambda: byte_level("qwen", normalizer=normalizers.NFC()),
     "llama": llama,
     "unigram": unigram,
     "unigram, first": lambda: unigram("first"),

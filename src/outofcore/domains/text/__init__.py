@@ -28,7 +28,7 @@ class Text(Domain):
     divided_by = "source.separator"
     suffixes = SUFFIXES
     section = TextSection
-    bytes_version = 5
+    bytes_version = 6
     packages = ("gigatoken", "pyarrow", "tokenizers")
 
     def prepared(self, section: TextSection, store: str) -> TextSection:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import unicodedata
 from functools import cache
 from pathlib import Path
 
@@ -130,6 +131,45 @@ def test_an_engine_that_ignores_a_flag_is_not_used():
     engine = open_engine(Tokenizer(file.to_str(), None))
     assert isinstance(engine, ReferenceEngine)
     assert engine.ids(b"concatenate") == file.encode("concatenate").ids
+
+
+UNLIKE = {
+    "a mark of Unicode 11": "a\u059a\u0316\u1dfa\u0746b",
+    "marks of Unicode 14": "\u0628\u0652\u0898 \u0628\u0651\u0899\u064e",
+    "a pair that Unicode 13 composes": "\U00011935\U00011930",
+    "a pair that Unicode 16 composes": "\U000105d2\u0307",
+    "a mark that is not assigned": "e\U0001e6e3\u0323",
+}
+
+
+@pytest.mark.parametrize("odd", UNLIKE.values(), ids=UNLIKE)
+def test_a_text_with_a_character_that_libraries_normalize_differently_has_the_ids_of_tokenizers(odd: str):
+    library, texts = FAMILIES["qwen"](), ["a plain text", f"an {odd} text", "Åe\u0301 한\u1112\u1161\u11ab 中"]
+    engine = open_engine(Tokenizer(library.to_str(), None))
+    assert isinstance(engine, FastEngine)
+    assert split(*engine.encode([text.encode() for text in texts])) == [library.encode(text).ids for text in texts]
+
+
+def test_every_character_that_forms_something_with_others_has_the_ids_of_tokenizers():
+    """Those with a combining class or a decomposition, by the tables of Python."""
+    library = FAMILIES["qwen"]()
+    engine = open_engine(Tokenizer(library.to_str(), None))
+    characters = [
+        character
+        for character in map(chr, range(0x80, 0x20000))
+        if unicodedata.combining(character) or unicodedata.decomposition(character)
+    ]
+    texts = [f"e\u0327{character}\u0302 x{unicodedata.normalize('NFD', character)}" for character in characters]
+    assert split(*engine.encode([text.encode() for text in texts])) == [
+        encoded.ids for encoded in library.encode_batch(texts)
+    ]
+
+
+def test_a_text_of_characters_that_are_alike_is_left_to_the_engine(monkeypatch: pytest.MonkeyPatch):
+    engine = open_engine(Tokenizer(FAMILIES["qwen"]().to_str(), None))
+    expected = engine.encode(texts := [PROSE.encode(), "é 中 한 ไ".encode()])
+    monkeypatch.setattr(ReferenceEngine, "encode", lambda *_: pytest.fail("tokenizers was asked"))
+    assert np.array_equal(engine.encode(texts)[0], expected[0])
 
 
 def test_many_texts_at_once_are_the_texts_one_by_one(tokenizer: Tokenizer):

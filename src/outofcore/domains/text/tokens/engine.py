@@ -6,9 +6,9 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
-from unicodedata import normalize
+from unicodedata import category, is_normalized, normalize
 
 import gigatoken
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import psutil
 
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, reporting_panics
+from outofcore.system.compilation import kernel
 
 Ids = npt.NDArray[np.uint32]
 Lengths = npt.NDArray[np.int64]
@@ -45,6 +46,10 @@ MOST_OVERLAPS = 4096
 MOST_ADDED, MOST_CHARACTERS = 1 << 14, 128
 CHECKED_BYTES, UNSURE = 32 << 10, 64
 """Of a longer document the beginning is compared, but for its last ids, which depend on what follows."""
+# Contexts of a character: beside letters, digits, quotes, and marks of lower and higher combining classes.
+CONTEXTS = "a{0}b {0}{0}1{0}2 e\u0323{0}\u0301 'S{0}'re a\u059a{0}\u0316b"
+_UNKNOWN, _ALIKE, _DIFFERENT = range(3)
+_PLANES = 0x30000  # code points of the planes that have letters
 
 
 class Engine(Protocol):
@@ -77,7 +82,8 @@ class ReferenceEngine:
 class FastEngine:
     """``gigatoken``, one instance per thread, as an instance serves one call at a time.
 
-    Texts at which it fails are done by ``tokenizers``.
+    Libraries have the tables of different versions of Unicode: each character beyond ASCII is compared when it first
+    occurs. Texts that have a character with other ids, and those at which the engine fails, are done by ``tokenizers``.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -91,13 +97,45 @@ class FastEngine:
         self._json = json.dumps(content, ensure_ascii=False)
         self._local = threading.local()
         self._reference = ReferenceEngine(tokenizer)
+        self._normalizes = content.get("normalizer") is not None
+        self._state = np.full(0x110000, _UNKNOWN, np.uint8)  # of each code point; the probes have those of ASCII
+        self._state[:0x80] = _ALIKE
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
+        if not self._alike(b"".join([text for text in texts if not text.isascii()])):
+            if len(texts) == 1:
+                return self._reference.encode(texts)
+            encoded = [self.encode([text]) for text in texts]
+            ids, lengths = zip(*encoded, strict=True)
+            return np.concatenate(ids), np.concatenate(lengths)
         try:
             return self.attempt(texts)
         except EncodingError:
             self._local.__dict__.pop("instance", None)  # what a panic leaves of it is not used again
             return self._reference.encode(texts)
+
+    def _alike(self, text: bytes) -> bool:
+        """Whether each character of a text has the ids of ``tokenizers``."""
+        data = np.frombuffer(text, np.uint8)
+        firsts = np.flatnonzero(data >= 0xC0)
+        if _all_alike(data, firsts, self._state):
+            return True
+        for code in map(ord, set(text.decode())):
+            if self._state[code] == _UNKNOWN:
+                self._state[code] = _ALIKE if self._is_alike(chr(code)) else _DIFFERENT
+        return bool(_all_alike(data, firsts, self._state))
+
+    def _is_alike(self, character: str) -> bool:
+        """Compare a character in contexts; what one that Python's tables lack forms with others is not known."""
+        text = CONTEXTS.format(character)
+        if self._normalizes:
+            if category(character) == "Cn":
+                return False
+            text += " ".join(_compositions().get(character, ()))
+        try:
+            return bool(self.attempt([text.encode()])[0].tolist() == self._reference.ids(text.encode()))
+        except EncodingError:
+            return False
 
     def ids(self, text: bytes) -> list[int]:
         ids: list[int] = self.encode([text])[0].tolist()
@@ -170,8 +208,9 @@ def open_engine(tokenizer: Tokenizer) -> Engine:
 
 
 def probes(tokenizer: Tokenizer) -> Iterator[str]:
-    """Texts on which an engine may differ: :data:`PROBES`, and each added token in the contexts that its flags name."""
+    """Texts on which an engine may differ: :data:`PROBES`, ASCII, and added tokens in contexts that flags name."""
     yield from PROBES
+    yield from (CONTEXTS.format(chr(code)) for code in range(0x80))
     tokens = _added(tokenizer)
     for token in tokens:
         spellings = {token, token[:-1], token[1:], token * 2, token.lower(), token.upper(), token.title()}
@@ -189,6 +228,36 @@ def probes(tokenizer: Tokenizer) -> Iterator[str]:
     ends = ((token, token[-size:]) for token in tokens for size in range(1, len(token)))
     overlaps = {token + other[len(end) :] for token, end in ends for other in heads.get(end, ())}
     yield from sorted(overlaps)[:MOST_OVERLAPS]
+
+
+@cache
+def _compositions() -> dict[str, list[str]]:
+    """The sequences of characters that Unicode composes to one, by the last of them."""
+    by_last: dict[str, list[str]] = {}
+    for character in map(chr, range(0x80, _PLANES)):
+        if not is_normalized("NFD", character):
+            form = normalize("NFD", character)
+            by_last.setdefault(form[-1], []).append(form)
+    return by_last
+
+
+@kernel
+def _all_alike(data: Any, firsts: Any, state: Any) -> bool:
+    """Whether the characters of several bytes, which begin at ``firsts`` in UTF-8 (n,) uint8, are alike by the state.
+
+    That is of each code point, (0x110000,).
+    """
+    for place in firsts:
+        first = np.int64(data[place])
+        width = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+        if place + width > len(data):
+            return False
+        code = first & (0x7F >> width)
+        for following in range(place + 1, place + width):
+            code = code << 6 | np.int64(data[following]) & 0x3F
+        if code >= len(state) or state[code] != _ALIKE:
+            return False
+    return True
 
 
 def _added(tokenizer: Tokenizer) -> list[str]:
