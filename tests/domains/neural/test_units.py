@@ -36,7 +36,9 @@ def recording(tmp_path_factory):
     file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", rate=20.0, starting_time=0.0))
     probe = file.create_device("probe")
     shanks = [file.create_electrode_group(f"shank{number}", "x", "V1", probe) for number in (0, 1)]
-    for name in ("quality", "rate", "cluster", "kept", "layer"):
+    for place in range(6):  # `electrodes` of a table of units leads to another table, with a column of the same name
+        file.add_electrode(location=f"depth {place}", group=shanks[0])
+    for name in ("quality", "rate", "cluster", "kept", "layer", "location"):
         file.add_unit_column(name, name)
     spikes = []
     for unit, (quality, rate, cluster) in enumerate(zip(QUALITY, RATES, CLUSTERS, strict=True)):
@@ -48,6 +50,9 @@ def recording(tmp_path_factory):
             cluster=cluster,
             kept=unit > 2,
             layer=LAYERS[unit],
+            location=f"depth {(unit + 1) % 6}",
+            electrodes=[*range(unit % 3 + 1)],
+            id=100 + unit,
             electrode_group=shanks[unit % 2],
         )
     return write_nwb(tmp_path_factory.mktemp("units"), file), spikes
@@ -64,6 +69,8 @@ def recording(tmp_path_factory):
         ([{"column": "cluster", "values": [1, 5, 7]}], [1, 5]),
         ([{"column": "kept", "values": [True]}], [3, 4, 5]),
         ([{"column": "electrode_group", "values": ["shank1"]}], [1, 3, 5]),
+        ([{"column": "location", "values": ["depth 3"]}], [2]),
+        ([{"column": "id", "min": 104}], [4, 5]),
         ([{"column": "layer", "values": ["L2[a]", "L?[[]*"]}], [0, 4]),
     ],
 )

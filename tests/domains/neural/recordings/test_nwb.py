@@ -105,8 +105,29 @@ def test_frames_in_other_files_are_refused(recording):
 
 
 def _replaced(file, name, **made):
+    attributes = dict(file[name].attrs)
     del file[name]
-    file.create_dataset(name, **made)
+    file.create_dataset(name, **made).attrs.update(attributes)
+
+
+@pytest.mark.parametrize("shape", [(-1, 1), (1, -1)], ids=["columns", "rows"])
+def test_vectors_may_be_stored_as_columns_or_rows(path, tmp_path, shape):
+    with h5py.File(shutil.copy(path, tmp_path / "b.nwb"), "r+") as file:
+        for name in (
+            "acquisition/trace/timestamps",
+            "stimulus/presentation/movie/starting_time",
+            "units/spike_times",
+            "units/spike_times_index",
+        ):
+            _replaced(file, name, data=file[name][()].reshape(shape))
+    plain, reshaped = NwbRecording(path), NwbRecording(tmp_path / "b.nwb")
+    for series in ("acquisition/trace", "stimulus/presentation/movie"):
+        clocks = [recording.clock(series, 40).read(3, 40).tolist() for recording in (plain, reshaped)]
+        assert clocks[0] == clocks[1]
+    trains = [[train.read(0, 9).tolist() for train in recording.trains("units")] for recording in (plain, reshaped)]
+    assert trains[0] == trains[1]
+    plain.close()
+    reshaped.close()
 
 
 CHANGES = {

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import joined_intervals, listed_clock, nanoseconds, regular_clock
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, part
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, part
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
 from outofcore.domains.neural.recordings.recording import intervals_of, split_column
 from outofcore.ndarrays import Ints
@@ -27,7 +27,9 @@ MOST_NEURONS = 1 << 20
 
 INVALID = "intervals/invalid_times"
 REGIONS = ("rois", "electrodes")
-"""What a series has in place of a table of its own: rows of one, an entry for each of its columns."""
+"""What a series has in place of a table of its own: rows of one, an entry for each of its columns.
+
+A table may have columns of these names as well."""
 
 
 class NwbRecording(Hdf5Recording):
@@ -41,8 +43,8 @@ class NwbRecording(Hdf5Recording):
         if name.startswith("specifications"):
             return False
         if isinstance(item, h5py.Group):
-            return bool({"data", "start_time", "order_of_images"} & set(item)) or name == "units"
-        return item.parent.attrs.get("colnames") is not None
+            return bool({"data", "start_time", "order_of_images", "spike_times"} & set(item))
+        return _is_table(item.parent)
 
     def array(self, name: str, axis: int = 0) -> RecordedArray:
         """The data of a series, the intervals of a table, or a column."""
@@ -71,11 +73,7 @@ class NwbRecording(Hdf5Recording):
         """Spike times of the units, or ragged vectors as in plain HDF5."""
         if link_of(self.resolve(name), "spike_times_index") is None:
             return super().trains(name)
-        times = self._required(name, "spike_times")
-        if len(times.shape) != 1:
-            raise SessionError(
-                f"{name}/spike_times: expected a time for each spike, got shape {times.shape}", reason="wrong_shape"
-            )
+        times = flat(self._required(name, "spike_times"), f"{name}/spike_times: expected a time for each spike")
         return [part(times, start, end) for start, end in self._bounds(name, "spike_times", times.shape[0])]
 
     def observed(self, name: str) -> list[Ints | None] | None:
@@ -114,7 +112,7 @@ class NwbRecording(Hdf5Recording):
 
     def _bounds(self, name: str, column: str, entries: int) -> list[tuple[int, int]]:
         """First entry and end of each unit in a ragged column."""
-        ends = self._values(name, f"{column}_index", None)
+        ends = self._values(name, f"{column}_index")
         if ends.dtype.kind == "f":
             raise SessionError(f"{name}/{column}_index: expected whole numbers, got {ends.dtype}", reason="wrong_type")
         bounds = [0, *ends.astype(np.int64).tolist()]
@@ -126,10 +124,11 @@ class NwbRecording(Hdf5Recording):
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
         """Numbers or words of the units, groups by their names; of a series, those of its rois. Raises SessionError."""
-        key = next((key for key in REGIONS if link_of(self.resolve(name), key) is not None), None)
-        if key is None:
+        node = self.resolve(name)
+        key = next((key for key in REGIONS if link_of(node, key) is not None), None)
+        if key is None or _is_table(node):
             return self._column(name, column)
-        rows = self._values(name, key, None)
+        rows = self._values(name, key)
         with damage_named(f"{name}/{key}"):
             table = self.file[self.resolve(f"{name}/{key}").attrs["table"]].name
         values = self._column(table, column)
@@ -175,12 +174,8 @@ class NwbRecording(Hdf5Recording):
                 f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}", reason="time_unit"
             )
         if key == "timestamps":
-            if len(times.shape) != 1:
-                raise SessionError(
-                    f"{name}/{key}: expected a time for each sample, got shape {times.shape}", reason="wrong_shape"
-                )
-            return listed_clock(times, "s")
-        start, rate = float(self._values(name, key, ())), _number(place, "rate", None)
+            return listed_clock(flat(times, f"{name}/{key}: expected a time for each sample"), "s")
+        start, rate = float(self._values(name, key, 1)[0]), _number(place, "rate", None)
         if not (math.isfinite(start) and math.isfinite(rate) and rate > 0):
             raise SessionError(
                 f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}",
@@ -198,7 +193,7 @@ class NwbRecording(Hdf5Recording):
                     f"{name!r} converts by channel along its second axis: source.time_axis must be 0",
                     reason="wrong_shape",
                 )
-            factor = factor * self._values(name, "channel_conversion", array.shape[1:2] or (1,))
+            factor = factor * self._values(name, "channel_conversion", array.columns)
         if np.all(factor == 1) and offset == 0:
             return array
         return RecordedArray(
@@ -216,17 +211,24 @@ class NwbRecording(Hdf5Recording):
         except KeyError as error:
             raise SessionError(f"{name}/{key} leads to nothing", reason="unreadable_file") from error
 
-    def _values(self, name: str, key: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
-        """All values of a small dataset of that shape; shape None means a vector of at most MOST_NEURONS."""
+    def _values(self, name: str, key: str, count: int | None = None) -> npt.NDArray[Any]:
+        """A small vector, possibly stored as a column, a row or a single value; of ``count`` numbers if given."""
         array = self._required(name, key)
-        fits = len(array.shape) == 1 and array.shape[0] <= MOST_NEURONS if shape is None else array.shape == shape
+        size = math.prod(array.shape)
+        fits = max(array.shape, default=1) == size and size <= MOST_NEURONS and count in (None, size)
         if not fits or array.dtype.kind not in "iuf":
+            wanted = "a number per unit" if count is None else f"{count} numbers"
             raise SessionError(
-                f"{name}/{key}: expected numbers of shape {shape or '(units,)'}, got {array.dtype} {array.shape}",
-                reason="wrong_shape",
+                f"{name}/{key}: expected {wanted}, got {array.dtype} {array.shape}", reason="wrong_shape"
             )
         with damage_named(f"{name}/{key}"):
-            return np.asarray(self.resolve(f"{name}/{key}")[()])
+            return np.reshape(self.resolve(f"{name}/{key}")[()], -1)
+
+
+def _is_table(node: Any) -> bool:
+    """Whether a group is a table of columns, not a series."""
+    with damage_named(node.name):
+        return "colnames" in node.attrs
 
 
 def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
