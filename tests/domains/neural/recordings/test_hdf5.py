@@ -32,6 +32,17 @@ def test_slices_along_any_axis(tmp_path, frames):
     recording.close()
 
 
+@pytest.mark.parametrize("locking", [None, "best-effort", True, False])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_that_is_open_in_the_program_is_read(tmp_path, locking, mode):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["robs"] = np.arange(6.0)
+    with h5py.File(tmp_path / "a.h5", mode, locking=locking):
+        recording = Hdf5Recording(tmp_path / "a.h5")
+        assert recording.array("robs").read(0, 6).tolist() == [0, 1, 2, 3, 4, 5]
+        recording.close()
+
+
 def test_matlab_axes_are_turned_back(tmp_path, frames):
     path = tmp_path / "a.mat"
     references = h5py.special_dtype(ref=h5py.Reference)

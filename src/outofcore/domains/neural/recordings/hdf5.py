@@ -43,8 +43,7 @@ class Hdf5Recording(Recording):
 
     def __init__(self, path: Path) -> None:
         with refusing("not a readable HDF5 file", OSError):
-            # Read-only, so a lock would only block others; some filesystems have none.
-            self.file = h5py.File(path, "r", locking=False)
+            self.file = _opened(path)
 
     def names(self) -> list[str]:
         """Paths of everything that :meth:`array` reads."""
@@ -109,6 +108,17 @@ class Hdf5Recording(Recording):
             with damage_named(name):  # the link exists, its target may not
                 group = group[step]
         return group
+
+
+def _opened(path: Path) -> h5py.File:
+    """The file, read-only and unlocked, as some filesystems have no locks; one open in this program as that is."""
+    for locking in (False, "best-effort"):
+        try:
+            return h5py.File(path, "r", locking=locking)
+        except OSError as error:
+            if "file locking" not in str(error):
+                raise
+    return h5py.File(path, "r", locking=True)
 
 
 def link_of(group: Any, step: str) -> Any:
