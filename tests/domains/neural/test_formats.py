@@ -24,6 +24,26 @@ def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
     assert not result.rejects
 
 
+@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr", "mat"])
+def test_a_column_by_its_number_and_time_along_another_axis_in_every_format(tmp_path, frames, kind):
+    table = np.random.default_rng(3).normal(size=(600, 4))
+    mask = frames["robs"] > 0
+    arrays = {**frames, "table": table, "eye": table.T, "mask": mask.T.astype(np.uint8), "cell": np.eye(3)}
+    result = convert(
+        save_session(kind, tmp_path, arrays),
+        names=NAMES | {"stimulus": "table[1]", "behavior": "eye", "valid": "mask"},
+        stimulus_dtype="float32",
+        time_axis={"behavior": 1, "valid": 1},
+        units=[{"column": "cell[2]", "values": [0]}],
+    )
+    rows = result.only.rows
+    np.testing.assert_array_equal(rows["stim"].reshape(-1), table[:, 1].astype(np.float32))
+    np.testing.assert_array_equal(rows["behavior"], table.astype(np.float32))
+    np.testing.assert_array_equal(rows["dfs"], mask[:, :2])
+    with pytest.raises(RawInputError, match=r"set source.time_axis: \{behavior: 1\}, or save it the other way"):
+        convert(tmp_path, names=NAMES | {"behavior": "eye"})
+
+
 def test_tables_of_text_are_responses_of_many_neurons(tmp_path):
     generator = np.random.default_rng(2)
     stim, robs = generator.integers(0, 256, (2000, 12)).astype(np.uint8), generator.poisson(1, (2000, 5)).astype(float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -92,6 +93,9 @@ class AxisSection(Section):
 
     stimulus: int = Field(0, ge=0, le=7)
     responses: int = Field(0, ge=0, le=1)
+    # Stores without these keep the bytes that they had before.
+    behavior: int = Field(0, ge=0, le=1, exclude_if=not_)
+    valid: int = Field(0, ge=0, le=1, exclude_if=not_)
 
 
 class ResampleSection(Section):

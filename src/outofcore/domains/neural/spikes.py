@@ -22,7 +22,7 @@ from outofcore.domains.neural.clocks import (
 )
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, identify, part, whole_numbers
-from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
+from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, matching
 from outofcore.domains.neural.unit_table import Units, find_units
 from outofcore.ndarrays import Ints
 
@@ -139,10 +139,9 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
     try:
         several = matching(recording, name).values() if "*" in name else ()
         vectors = [recording.array(path) for path in several] if "*" in name else recording.trains(name)
-    except KeyError:
+    except KeyError:  # a column of an array, or nothing
         vectors = []
-    if not vectors:
-        raise missing(recording, "spike_times", name)
+    vectors = vectors or [find_array(recording, "spike_times", name)]
     units = find_units(source, len(vectors), lambda column: recording.column(name, column))
     observed = None if "*" in name else recording.observed(name)
     # MATLAB stores an empty train as 0 x 0 and others as columns.

@@ -290,14 +290,14 @@ def _track(recording: Recording, array: RecordedArray, name: str, role: Role, so
         )
     if clock is not None and 2 * min(array.shape[0], clock.shape[0]) < max(array.shape[0], clock.shape[0]):
         message = f"{name!r} has {array.shape[0]} entries along time, its clock {clock.shape[0]}"
-        raise SessionError(_turned(message, array, clock.shape[0], name), reason="unequal_length")
+        raise SessionError(_turned(message, array, clock.shape[0], role.field), reason="unequal_length")
     return Track(role, array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))
 
 
-def _turned(message: str, array: RecordedArray, expected: int, name: str) -> str:
+def _turned(message: str, array: RecordedArray, expected: int, field: str) -> str:
     """A message about the length of an array, with the remedy if another axis has it."""
     if expected not in array.shape[1:]:
         return f"{message}: they are not of one recording"
     axis = array.shape.index(expected)
-    remedy = f"if its axis {axis} is time, set source.time_axis or save it the other way"
-    return f"{message}: {name!r} has shape {array.shape}; {remedy}"
+    remedy = f"if its axis {axis} is time, set source.time_axis: {{{field}: {axis}}}, or save it the other way"
+    return f"{message}: names.{field} has shape {array.shape}; {remedy}"

@@ -106,8 +106,8 @@ def _by_key(
     if "*" not in name:
         try:
             cells = recording.cells(name, axis)
-        except KeyError:
-            raise missing(recording, field, name) from None
+        except KeyError:  # a column of an array, or nothing
+            cells = None
         if cells is None:
             return None
         return {(str(place + 1),): flat(cell, expected) if vector else cell for place, cell in enumerate(cells)}

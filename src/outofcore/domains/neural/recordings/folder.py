@@ -17,7 +17,6 @@ from outofcore.domains.neural.recordings.arrays import (
     WHOLE_BYTES,
     RecordedArray,
     SessionError,
-    columns_of,
     refusing,
     sliced,
 )
@@ -41,7 +40,7 @@ LAYOUTS = {
 
 
 class FolderRecording(Recording):
-    """A folder; arrays are named by relative path, ``.npy`` optional; ``[2]`` or ``[speed]`` for a column of text."""
+    """A folder; arrays are named by relative path, ``.npy`` optional; ``[speed]`` is a column of a text by its title."""
 
     format = "folder"
     member_suffixes = (".npy", *TEXT)
@@ -64,10 +63,10 @@ class FolderRecording(Recording):
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
             return text_array(self._root / file, column, axis)
-        if f"{file.removesuffix('.npy')}.npy" not in self._files:
+        file = f"{name.removesuffix('.npy')}.npy"
+        if file not in self._files:
             raise KeyError(name)
-        array = npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
-        return array if column is None else _column(array, name, column)
+        return npy_array(self._root / file, name, axis)
 
     def column_of_labels(self, name: str, column: str, labels: Ints) -> npt.NDArray[Any]:
         """A column of a text, such as phy's ``cluster_group.tsv[group]``, whose first column has the labels."""
@@ -87,14 +86,6 @@ class FolderRecording(Recording):
             )
         numbers = np.array([_number(word) for word in words])
         return words if any(words[np.isnan(numbers)] != "") else numbers
-
-
-def _column(array: RecordedArray, name: str, column: int | str) -> RecordedArray:
-    """A column of an array of numpy, which has no titles."""
-    if len(array.shape) > 2 or not isinstance(column, int) or column >= array.columns:
-        what = f"{name!r}: expected the number of a column, from 0, of an array (samples, columns)"
-        raise SessionError(f"{what}; its shape is {array.shape}", reason="wrong_shape")
-    return columns_of(array, [column])
 
 
 def named_files(name: str) -> PurePosixPath:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, concatenated, flat
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of, concatenated, flat
 from outofcore.ndarrays import Ints
 from outofcore.raw.files import natural_order
 
@@ -69,7 +69,7 @@ class Recording:
         """Numbers or words of the neurons of ``name``, an entry each: here another array. Raises SessionError."""
         del name
         try:
-            entries = flat(self.array(column), f"source.units: {column!r}: expected an entry for each neuron")
+            entries = flat(array_named(self, column), f"source.units: {column!r}: expected an entry for each neuron")
         except KeyError:
             raise SessionError(
                 f"source.units: no array {column!r} for the neurons; there are {', '.join(self.names())}",
@@ -120,11 +120,26 @@ def _vectors_of(name: str, members: Mapping[str, RecordedArray]) -> list[Recorde
     return [*members.values()]
 
 
+def array_named(recording: Recording, name: str, axis: int = 0) -> RecordedArray:
+    """An array, or a column of one by its number in brackets. Raises as :meth:`Recording.array`."""
+    try:
+        return recording.array(name, axis)
+    except KeyError:
+        title, column = split_column(name)
+        if column is None:
+            raise
+        array = recording.array(title, axis)
+    if len(array.shape) > 2 or not isinstance(column, int) or column >= array.columns:
+        what = f"{name!r}: expected the number of a column, from 0, of an array (samples, columns)"
+        raise SessionError(f"{what}; its shape is {array.shape}", reason="wrong_shape")
+    return columns_of(array, [column])
+
+
 def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> RecordedArray:
     """The array that ``names.<field>`` refers to; raises SessionError."""
     try:
         if "*" not in name:
-            return checked(recording.array(name, axis), field, name)
+            return checked(array_named(recording, name, axis), field, name)
         arrays = [checked(recording.array(path, axis), field, path) for path in matching(recording, name).values()]
     except KeyError:
         arrays = []
