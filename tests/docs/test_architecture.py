@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 
 import pytest
 
@@ -74,3 +75,11 @@ def test_its_table_states_what_each_package_imports() -> None:
 )
 def test_arrows_point_one_way(package: str, never: set[str]) -> None:
     assert not {each.split(".")[1] for each in imported(package)} & never
+
+
+def test_the_order_needs_numpy_alone() -> None:
+    trees = [ast.parse(path.read_text()) for path in (SOURCES / "order").glob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "outofcore"}

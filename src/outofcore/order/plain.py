@@ -1,4 +1,4 @@
-"""The order of samples in an epoch: a pure function of (samples, layout, seed, epoch); docs/determinism.md defines it.
+"""The order of samples in an epoch: a pure function of (samples, layout, seed, epoch); docs/order.md defines it.
 
 A *block* is the samples that begin in a number of consecutive chunks, so that what a pool reads is a sum over a table
 of the chunks: 8 bytes per chunk, and 56 more while an epoch begins. Blocks are permuted, and *pools* of them are in
