@@ -9,6 +9,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import google_crc32c
 import numcodecs
@@ -176,7 +177,7 @@ def test_changed_bytes_give_what_zarr_python_gives(tmp_path: Path, form: str) ->
         path = files[generator.integers(len(files))]
         content = path.read_bytes()
         changed = bytearray(content)
-        if number % 3 == 0 and "blosc" not in form:  # of a chunk that was cut, numcodecs reads beyond the end
+        if number % 3 == 0 and "blosc" not in form:  # of those that are cut, zarr-python's values are any
             del changed[generator.integers(len(changed)) :]
         elif number % 3 == 1:
             changed += b"more"
@@ -189,6 +190,35 @@ def test_changed_bytes_give_what_zarr_python_gives(tmp_path: Path, form: str) ->
             refused += not assert_same(array, rows, stored)
         path.write_bytes(content)
     assert refused or "blosc" in form
+
+
+BLOSC: dict[str, dict[str, Any]] = {
+    "v3": {"compressors": zarr.codecs.BloscCodec()},
+    "v3 cut across": {"compressors": zarr.codecs.BloscCodec(), "chunks": (8, 20, 4)},
+    "v3 by numcodecs' name": {"compressors": {"name": "numcodecs.blosc", "configuration": {"clevel": 5}}},
+    "v3 with a checksum inside": {"compressors": [zarr.codecs.Crc32cCodec(), zarr.codecs.BloscCodec()]},
+    "shards": {"shards": {"shape": (40, 20, 8), "index_location": "start"}, "compressors": zarr.codecs.BloscCodec()},
+    "v2": {**V2, "compressors": numcodecs.Blosc()},
+    "v2 big-endian": {**V2, "compressors": numcodecs.Blosc(cname="zstd"), "dtype": ">i4"},
+    "v2 as a filter": {**V2, "compressors": None, "filters": [numcodecs.Blosc()]},
+}
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification")
+@pytest.mark.parametrize("served", [False, True], ids=["in files", "at an address"])
+@pytest.mark.parametrize("form", BLOSC)
+def test_a_blosc_chunk_that_was_cut_is_an_error(tmp_path: Path, server: str, form: str, served: bool) -> None:
+    """numcodecs reads as far as its header says, whatever is in memory there."""
+    write(tmp_path, **BLOSC[form])
+    path = next(path for name in ("c/0/0/0", "0.0.0") if (path := tmp_path / "a.zarr" / name).exists())
+    content = path.read_bytes()
+    assert (opened(tmp_path).read() == VALUES).all()
+    for left in (len(content) - 1, len(content) // 2 if form != "shards" else len(content) - 99, 16, 15, 1, 0):
+        path.write_bytes(content[:left])
+        array = remote(server) if served else opened(tmp_path)
+        with pytest.raises(StoreError, match=r"rows .* cannot be read"):
+            array.read(0, 40)
+        assert (array.read(80, 205) == VALUES[80:]).all()
 
 
 def test_a_shard_that_was_written_again_is_read_by_its_new_index(tmp_path: Path, left: list[int]) -> None:
@@ -287,6 +317,20 @@ def test_chunks_are_fetched_once_each_and_missing_ones_are_the_fill_value(
     stored[16:24] = 1
     assert (chunks_of(array)[: len(VALUES)] == np.asarray(stored[:])).all()
     assert left
+
+
+def test_an_index_is_asked_for_again_after_a_request_that_failed(
+    tmp_path: Path, left: list[int], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, **SHARDS)
+    array = remote(server)
+    with monkeypatch.context() as failing:
+        failing.setattr(RemoteFiles, "pin", Mock(side_effect=StoreError("no answer")))
+        assert (array.read(0, 40) == VALUES[:40]).all()
+    assert left
+    left.clear()
+    assert (array.read(0, 40) == VALUES[:40]).all()
+    assert not left
 
 
 def test_no_thread_fetches_more_than_two_chunks_at_a_time(

@@ -130,11 +130,18 @@ def _compress_blosc(plain: Any, level: int, item: int) -> bytes:
     return bytes(blosc.encode(plain))
 
 
-def _decompress_blosc(body: memoryview, out: Out) -> Any:
-    """Decompress, after a check of the lengths in the header, which Blosc trusts."""
+def check_blosc(body: memoryview) -> tuple[int, int]:
+    """The decoded and encoded length in Blosc's header; raises DamagedStore if there are fewer bytes: it reads them."""
     decoded, encoded = (int.from_bytes(body[at : at + BLOSC_WORD], "little") for at in (BLOSC_DECODED, BLOSC_ENCODED))
+    if len(body) < (least := max(BLOSC_HEADER, encoded)):
+        raise DamagedStore(f"a chunk of Blosc was cut short: expected {least} bytes, got {len(body)}")
+    return decoded, encoded
+
+
+def _decompress_blosc(body: memoryview, out: Out) -> Any:
+    decoded, encoded = check_blosc(body)
     size = decoded if out is None else len(out)
-    if len(body) < BLOSC_HEADER or (decoded, encoded) != (size, len(body)):
+    if (decoded, encoded) != (size, len(body)):
         raise DamagedStore(f"Blosc's header states {decoded} bytes in {encoded}, expected {size} in {len(body)}")
     return numcodecs.blosc.decompress(body, out)
 

@@ -38,6 +38,7 @@ from outofcore.store.packing import Packing, packing_of
 from outofcore.store.plain_chunks import PlainChunks, plain_chunks
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.unsealed import Unsealed, split_rows
+from outofcore.store.whole_chunks import with_whole_chunks
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
 _TOGETHER_BYTES = 1 << 20  # of more chunks, if they are small
@@ -69,7 +70,7 @@ class ForeignArray(Array):
         dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
         codecs = ", ".join(type(codec).__name__ for codec in array.compressors) or "none"
         super().__init__(root, name, shape, dtype, chunk, chunk, codecs)
-        self._array, self._axis, self._first, self._packing = array, axis, rows.start, packing
+        self._array, self._axis, self._first, self._packing = with_whole_chunks(array), axis, rows.start, packing
         self._stored_rows = array.chunks[axis]
         self._keeps = self.chunk_rows % self._stored_rows > 0
         self._plain = None if self._keeps else plain

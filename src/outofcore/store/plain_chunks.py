@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from outofcore.errors import StoreError
+from outofcore.errors import DamagedStore, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.bulk import KINDS, decode_plain
 from outofcore.store.files import Ranges
@@ -150,8 +150,10 @@ class PlainChunks:
             else:
                 raw = self._files.pin(name, size, at_end=not self._at_start)
             index = decoded_index(raw, self._sharded)
-        except (OSError, StoreError):
+        except (OSError, DamagedStore):  # missing, or damaged
             index = np.zeros((self._sharded, 2), np.uint64)
+        except StoreError:  # the request failed: the next one may not
+            return np.zeros((self._sharded, 2), np.int64)
         sound = (index[:, 0] < end) & (index[:, 1] <= self._most)
         kept = np.where(sound[:, np.newaxis], index, 0).astype(np.int64)
         self._indexes[name] = identity, kept
