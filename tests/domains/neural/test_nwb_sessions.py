@@ -161,3 +161,24 @@ def test_nwb_in_milliseconds_must_be_corrected_in_the_file(tmp_path):
     ) as refused:
         convert(write_nwb(tmp_path, file), names=names, bin_width=0.1)
     assert "time_unit" not in str(refused.value)
+
+
+@pytest.mark.parametrize("longer", ["trials", "behavior"])
+def test_exchanged_axes_on_a_regular_clock_are_refused(tmp_path, longer):
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    traces = np.random.default_rng(0).normal(size=(3, 200))
+    file.add_acquisition(pynwb.TimeSeries(name="dff", data=traces, unit="n/a", rate=10.0, starting_time=0.0))
+    file.add_acquisition(pynwb.TimeSeries(name="run", data=np.arange(200.0), unit="n/a", rate=10.0, starting_time=0.0))
+    for start in range(4):
+        file.add_trial(start_time=5.0 * start, stop_time=5.0 * start + 5)
+    names = {"stimulus": None, "responses": "acquisition/dff", "trial": None}
+    names |= {"trial": "intervals/trials"} if longer == "trials" else {"behavior": "acquisition/run"}
+    path = write_nwb(tmp_path, file)
+    noun = {"trials": "trials", "behavior": "the behaviour"}[longer]
+    expected = rf"3 samples at 10 Hz last 0.3 s, {noun} 20 s: .* set source.time_axis: \{{responses: 1\}}"
+    with pytest.raises(RawInputError, match=expected):
+        convert(path, names=names, bin_width=0.1)
+    result = convert(path, names=names, bin_width=0.1, time_axis={"responses": 1})
+    rows = result.only.rows  # behaviour is unknown after its last sample
+    np.testing.assert_array_equal(rows["robs"], np.where(rows["dfs"], traces.T, 0).astype(np.float32))
+    assert rows["dfs"][:199].all()

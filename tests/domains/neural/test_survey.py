@@ -133,3 +133,46 @@ def test_arrays_that_nothing_reads_are_listed_once_with_the_setting_that_may_be_
     assert capsys.readouterr().err.count(listed) == 1
     convert(raw, names=BY_BIN["names"] | {"trial": "trial", "valid": "my_mask", "behavior": "extra/eye"})
     assert "not read" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", ["combined", "plane0"])
+def test_sessions_that_share_neurons_are_one_recording_and_stored_once(tmp_path, kept):
+    draw = np.random.default_rng(0)
+    planes = {"plane0": draw.normal(size=(1000, 5)), "plane1": draw.normal(size=(999, 4))}
+    planes["combined"] = np.concatenate([planes["plane0"][:999], planes["plane1"]], axis=1)
+    last = "z" if kept == "plane0" else ""  # sessions are in order of their names
+    for name, responses in planes.items():
+        folder = tmp_path / f"{last if name == 'combined' else ''}{name}"
+        folder.mkdir()
+        np.save(folder / "F.npy", responses)
+    result = convert(tmp_path, names={"stimulus": None, "responses": "F", "trial": None}, trial_bins=100)
+    if kept == "combined":
+        assert set(result.parts) == {"combined"}
+        assert result.reasons == {"same_recording": 2}
+    else:
+        assert set(result.parts) == {"plane0", "plane1"}
+        assert result.reasons == {"same_recording": 1}
+        assert "5 of its neurons are those of plane0/F.npy" in result.rejects[0].detail
+
+
+def test_sessions_of_equal_spikes_are_one_recording(tmp_path, write_h5):
+    trains = {f"units/{number}": np.sort(np.random.default_rng(number).uniform(0, 9, 50)) for number in range(3)}
+    write_h5({"trials": [[0.0, 5.0], [5.0, 9.0]], **trains}, "a.h5")
+    write_h5({"trials": [[0.0, 9.0]], "units/9": trains["units/1"], "units/10": np.array([1.0, 2.0])}, "b.h5")
+    names = {"stimulus": None, "responses": None, "spike_times": "units", "trial": "trials"}
+    result = convert(tmp_path, names=names, bin_width=0.1)
+    assert set(result.parts) == {"a"}
+    assert "1 of its neurons are those of a.h5" in result.rejects[0].detail
+
+
+@pytest.mark.parametrize(("shift", "outside"), [(0.0, 0), (41.7, 4), (-41.7, 4)], ids=["none", "later", "earlier"])
+def test_trials_that_begin_when_all_spikes_are_over_are_counted_and_noted(tmp_path, write_h5, capsys, shift, outside):
+    draw, starts = np.random.default_rng(2), np.arange(0, 100, 10.0)
+    spikes, trials = np.sort(draw.uniform(0, 100, 2000)), np.stack([starts, starts + 9], 1) + shift
+    write_h5({"spikes": spikes, "neuron": draw.integers(0, 4, 2000), "trials": trials})
+    names = {"stimulus": None, "responses": None, "spike_times": "spikes", "spike_neurons": "neuron", "trial": "trials"}
+    result = convert(tmp_path, names=names, bin_width=0.1)
+    silent = (trials[:, 0] > spikes[-1]) | (trials[:, 1] <= spikes[0])
+    assert result.counts["trials_outside_spikes"] == silent.sum() == outside
+    assert (f"{outside} of 10 trials end before the first spike" in capsys.readouterr().err) == (outside > 0)
+    assert result.accepted == 10

@@ -36,6 +36,7 @@ class SessionSurvey:
     counts: Mapping[str, int]  # metrics known so far
     longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
     fingerprint: bytes  # equal for sessions of equal content
+    neuron_digests: frozenset[bytes]  # of the responses of each neuron that vary
     labels: SpikeOwners | None  # if one vector holds the spikes of all neurons
     units: Units | None  # that were chosen
     pictures: ShownPictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
@@ -44,4 +45,13 @@ class SessionSurvey:
 
     def slim(self) -> SessionSurvey:
         """A copy without the list of trials, small enough to send with every unit."""
-        return replace(self, trials=self.trials[:0], rejects=(), counts={}, units=None, pictures=None, unread=())
+        return replace(
+            self,
+            trials=self.trials[:0],
+            rejects=(),
+            counts={},
+            units=None,
+            pictures=None,
+            unread=(),
+            neuron_digests=frozenset(),
+        )

@@ -54,6 +54,17 @@ class Spikes:
         """Result of a pass over each vector."""
         return [examine(clock) for clock in self.clocks]
 
+    @cached_property
+    def facts_of_others(self) -> list[ClockFacts]:
+        """The same of the units that were not chosen."""
+        return [examine(clock) for clock, _ in self.others]
+
+    @cached_property
+    def reach(self) -> tuple[int, int]:
+        """First and last spike of all neurons, chosen or not, nanoseconds."""
+        trains = [train for train in (*self.facts, *self.facts_of_others) if train.valid]
+        return min(train.first for train in trains), max(train.last for train in trains)
+
     def span(self, width: float, trials: Times) -> ClockFacts:
         """The first and the last bin that was recorded, by where they begin, in bins counted from time 0.
 
@@ -63,7 +74,7 @@ class Spikes:
         """
         trains = [
             *zip(self.facts, self.observed or [None] * len(self.facts), strict=True),
-            *((examine(clock), seen) for clock, seen in self.others),
+            *zip(self.facts_of_others, (seen for _, seen in self.others), strict=True),
         ]
         intervals = (
             [trials]

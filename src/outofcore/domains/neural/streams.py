@@ -57,6 +57,7 @@ class Streams:
     tracks: Mapping[str, Track]  # by stream, ``shown`` first; besides it (samples, columns) or (samples,)
     indexed: bool  # ``shown`` has numbers of pictures
     spikes: Spikes | None
+    samples: RecordedArray | None  # responses of all neurons, chosen or not; None for spikes
     units: Units | None  # neurons that were chosen
     valid: RecordedArray | None  # response mask
     trial: RecordedArray | None
@@ -141,13 +142,12 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         table = _table(recording, role.field, source, arrays)
         if table is not None:
             tracks[role.stream] = _track(recording, table, getattr(names, role.field), role, source)
-    valid, spikes = _table(recording, "valid", source, arrays), None
-    if names.responses is None:
+    valid, spikes, samples = _table(recording, "valid", source, arrays), None, tracks.get("samples")
+    if names.responses is None or samples is None:
         spikes = find_spikes(recording, source, labels)
         units = spikes.units
     else:
-        samples, responses = tracks["samples"], names.responses
-        neurons = samples.array.columns
+        neurons, responses = samples.array.columns, names.responses
         units = find_units(source, neurons, lambda column: recording.column(responses, column))
         if units is not None:
             tracks["samples"] = replace(samples, array=columns_of(samples.array, units.rows))
@@ -159,6 +159,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         tracks={"shown": next(iter(tracks.values()), Track(SPIKES, NO_FRAMES, NO_CLOCK, 0))} | tracks,
         indexed=names.frame is not None or source.repeats is not None,
         spikes=spikes,
+        samples=None if samples is None else samples.array,
         units=units,
         valid=valid,
         trial=find_trial(recording, names.trial) if names.trial is not None else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -39,6 +40,9 @@ FASTEST_RATE, FASTEST_VECTOR = 1000.0, 100_000.0
 WIDEST_RATIO = 200.0
 # or a clock of frames this many times finer than the bins, of which all but one would be lost.
 MOST_FRAMES = 100
+# Two sessions have a neuron in common if its first responses are equal, and change this often.
+DIGESTED_ROWS, LEAST_CHANGES = 128, 16
+SAME_RECORDING = "one recording twice (as combined of suite2p has the neurons of all planes); choose by neural.match"
 # One array of a session that is longer than another by more than this.
 MOST_UNEQUAL = 2
 # Arrays that nothing reads: how many a note lists, and the settings that may be meant by a word in a name.
@@ -78,14 +82,22 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         clock = _bin_clock(facts, streams, source.bin_width)
         bins = complete = clock.bins
         longest = {"shown": _longest(facts, clock)}
+        series = []
         for track in streams.others:
             other = facts if track is streams.shown else _clock(track, counts, untimed, streams.unit_advice)
             _overlap(facts, other, track.role.stream, streams)
             longest[track.role.stream] = _longest(other, clock)
+            series.append((track, other))
+        _check_turned(streams, series, source)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
         raise SessionError("holds no bin: the stimulus or the responses are empty", reason="empty")
     trials, rejects = find_trials(streams, source, bins, clock)
+    if streams.spikes is not None and clock is not None:
+        first, last = streams.spikes.reach
+        edges = clock.edges_of(trials.start), clock.edges_of(trials.stop)
+        if silent := int(((edges[0] > last) | (edges[1] <= first)).sum()):
+            counts["trials_outside_spikes"] = silent
     counts["bins"] = bins
     counts["bins_outside_trials"] = bins - int((trials.stop - trials.start).sum())
     return SessionSurvey(
@@ -100,6 +112,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         counts,
         longest,
         _fingerprint(streams, bins),
+        _neuron_digests(streams),
         streams.spikes.labels if streams.spikes is not None else None,
         streams.units,
     )
@@ -111,6 +124,24 @@ def _lengths(streams: Streams) -> list[int]:
     if streams.trial is not None and not has_intervals(streams.trial):
         lengths.append(int(np.prod(streams.trial.shape)))
     return lengths
+
+
+def _check_turned(streams: Streams, series: Sequence[tuple[Track, ClockFacts]], source: SourceSection) -> None:
+    """Reject a matrix on a regular clock of which the other axis is as long as the trials or another series."""
+    trials = trial_times(streams)
+    lasting = {track.role.noun: facts.count * facts.step for track, facts in series}
+    lasting |= {"trials": int(trials[-1, 1] - trials[0, 0])} if len(trials) else {}
+    noun = max(lasting, key=lasting.__getitem__, default="")
+    for track, facts in series:
+        field, lasts = track.role.field, facts.count * facts.step
+        if 2 * lasts < lasting[noun] < 2 * facts.step * track.array.columns:
+            axis = 1 - source.axis_of(field)
+            raise SessionError(
+                f"names.{field}: {facts.count} samples at {1e9 / facts.step:g} Hz last {lasts / 1e9:g} s, "
+                f"{noun} {lasting[noun] / 1e9:g} s: if its axis {axis} is time, set source.time_axis: "
+                f"{{{field}: {axis}}}",
+                reason="wrong_shape",
+            )
 
 
 def _same_clock(streams: Streams) -> None:
@@ -268,6 +299,20 @@ def _fingerprint(streams: Streams, bins: int) -> bytes:
     return digest.digest()
 
 
+def _neuron_digests(streams: Streams) -> frozenset[bytes]:
+    """Digests of the beginning of each neuron's responses, of those that vary, chosen or not."""
+    if streams.spikes is not None:
+        facts = (*streams.spikes.facts, *streams.spikes.facts_of_others)
+        trains = [repr(train).encode() for train in facts if train.valid >= LEAST_CHANGES]
+    else:
+        assert streams.samples is not None
+        values = readable(streams.samples, 0, min(DIGESTED_ROWS, streams.samples.shape[0]))[0]
+        values = values.reshape(len(values), -1)
+        changes = np.count_nonzero(values[1:] != values[:-1], axis=0)
+        trains = [column.tobytes() for column in values.T[changes >= LEAST_CHANGES]]
+    return frozenset(hashlib.blake2b(train, digest_size=8).digest() for train in trains)
+
+
 Sessions = tuple[tuple[Session, SessionSurvey | Reject], ...]
 """Sessions with their surveys, or why one cannot be converted."""
 
@@ -291,6 +336,7 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     sessions = [
         (session, _surveyed(session, files, section.source)) for session in find_sessions(files, section.source)
     ]
+    sessions = sessions if section.grow else _once(sessions)
     known = {session.file: surveyed for session, surveyed in sessions if isinstance(surveyed, SessionSurvey)}
     trials, notes = divide(known, section.splits, grows=section.grow)
     if section.splits.by != "content":
@@ -311,6 +357,13 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
             f"{listed(sideways)}: names.responses has more neurons ({known[sideways[0]].neurons}) than bins "
             f"({known[sideways[0]].bins}); if its axis 1 is time, set source.time_axis: {{responses: 1}}"
         )
+    silent = {name: surveyed.counts.get("trials_outside_spikes", 0) for name, surveyed in known.items()}
+    if any(silent.values()):
+        notes.append(
+            f"{listed([name for name in silent if silent[name]])}: {sum(silent.values())} of "
+            f"{sum(len(known[name].trials) for name in silent if silent[name])} trials end before the first spike of "
+            "all neurons or begin after the last: are trials and spikes on one clock?"
+        )
     notes += _unread_notes(known, section.source.names)
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")
@@ -318,6 +371,23 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
         (session, replace(surveyed, trials=trials[session.file]) if isinstance(surveyed, SessionSurvey) else surveyed)
         for session, surveyed in sessions
     )
+
+
+def _once(sessions: list[tuple[Session, SessionSurvey | Reject]]) -> list[tuple[Session, SessionSurvey | Reject]]:
+    """The sessions; those with neurons of an earlier one are rejected, as trials of one would be in two splits."""
+    owners: dict[bytes, str] = {}
+    once: list[tuple[Session, SessionSurvey | Reject]] = []
+    for session, surveyed in sessions:
+        if isinstance(surveyed, SessionSurvey):
+            shared = Counter(owners[neuron] for neuron in surveyed.neuron_digests if neuron in owners)
+            if shared:
+                earlier, neurons = shared.most_common(1)[0]
+                detail = f"{neurons} of its neurons are those of {earlier}, with equal responses: "
+                once.append((session, Reject(reason="same_recording", offset=0, detail=detail + SAME_RECORDING)))
+                continue
+            owners |= dict.fromkeys(surveyed.neuron_digests, session.file)
+        once.append((session, surveyed))
+    return once
 
 
 def first_names(names: Sequence[str]) -> str:

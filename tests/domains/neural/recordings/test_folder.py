@@ -68,7 +68,9 @@ def test_a_column_of_numpy_is_counted_from_0(tmp_path):
     np.save(tmp_path / "frames.npy", np.ones((4, 2, 2)))
     recording = FolderRecording(tmp_path, ("frames.npy", "x.npy"))
     for column in range(3):
-        assert find_array(recording, "responses", f"x[{column}]").read(1, 4)[:, 0].tolist() == table[1:, column].tolist()
+        assert (
+            find_array(recording, "responses", f"x[{column}]").read(1, 4)[:, 0].tolist() == table[1:, column].tolist()
+        )
     with pytest.raises(SessionError, match=r"'frames\[0\]': .* its shape is \(4, 2, 2\)"):
         find_array(recording, "responses", "frames[0]")
 

@@ -40,7 +40,7 @@ LAYOUTS = {
 
 
 class FolderRecording(Recording):
-    """A folder; arrays are named by relative path, ``.npy`` optional; ``[speed]`` is a column of a text by its title."""
+    """A folder; arrays are named by relative path, ``.npy`` optional; ``[speed]`` is a column of a text."""
 
     format = "folder"
     member_suffixes = (".npy", *TEXT)
