@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,8 @@ class SplitReader:
         Nothing is read but what the sampler reads. The last pool has also the samples that fill the last batch.
         """
         end, phase = batching.end(0, self.sampler.positions), self.split.windows.phase_of(self.seed, number)
-        for pool in self.sampler.pools(number, start):
-            samples = np.empty((end if pool.stop == self.sampler.positions else pool.stop) - pool.start, np.int64)
+        for pool in needed_pools(self.sampler, number, start, end):
+            samples = np.empty(pool_end(self.sampler, pool, end) - pool.start, np.int64)
             for rank in range(batching.world):
                 own = replace(batching, rank=rank)
                 samples[own.first_own(pool.start) - pool.start :: batching.world] = samples_of(
@@ -130,11 +131,21 @@ class SplitReader:
         return self._residency
 
 
+def needed_pools(sampler: Sampler, number: int, start: int, end: int) -> Iterator[Pool]:
+    """Pools of an epoch from that of position ``start`` on, if batches are made of any of their samples."""
+    return takewhile(lambda pool: pool.start < end, sampler.pools(number, start))
+
+
+def pool_end(sampler: Sampler, pool: Pool, end: int) -> int:
+    """Position after the last sample of a pool that is in a batch; the last pool also fills a last batch."""
+    return end if pool.stop == sampler.positions else min(end, pool.stop)
+
+
 def samples_of(sampler: Sampler, pool: Pool, batching: Batching, end: int) -> Ints:
-    """Sample numbers of a rank in a pool; in the last one, also those that fill the last batch, up to ``end``."""
+    """Sample numbers of a rank in a pool, up to ``end``; in the last one, also those that fill the last batch."""
     dealt = math.gcd(batching.world, sampler.lanes)  # ranks that have no lane in common
     samples = pool.draw(batching.rank % dealt, dealt)
-    end = end if pool.stop == sampler.positions else pool.stop
+    end = pool_end(sampler, pool, end)
     if end == pool.stop and dealt == batching.world:
         return samples
     places = np.arange(batching.first_own(pool.start), end, batching.world) - pool.start
@@ -206,7 +217,7 @@ class SplitEpoch:
         """Pools from that of a position on; the next one is read from the moment at which this one is taken up."""
         used: _LoadedPool | None = None
         before: _LoadedPool | None = None
-        for drawn in self._sampler.pools(self._number, start):
+        for drawn in needed_pools(self._sampler, self._number, start, self._end):
             pool = _LoadedPool(drawn)
             pool.read = self._workers.pools.submit(self._read, pool, used)
             if before is not None:
@@ -225,7 +236,10 @@ class SplitEpoch:
         samples = samples_of(self._sampler, pool.drawn, self._batching, self._end)
         pool.first = self._split.windows.first_rows(samples, self._phase)
         pool.chunks = self._residency.touched(pool.first)
-        for part in [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]:
+        parts = [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]
+        for part in parts:  # all of them, before an error of one lets others have their slots
+            part.wait()
+        for part in parts:
             part.result()
 
     def _decode(self, work: Work) -> None:

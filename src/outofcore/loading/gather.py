@@ -161,7 +161,7 @@ def _gather_windows(
             left = lengths[min(sample, len(lengths) - 1)]
             repeats, left = left < 0, abs(left)
             last = (row if repeats else row + left - 1) // chunk_rows
-            if last >= len(addresses):
+            if last < 0 or last >= len(addresses):
                 return sample
             origin = origins[last]
             while left > 0:
@@ -182,13 +182,14 @@ class BatchBuffer:
     """Destination of the rows of a batch.
 
     ``arrays`` by field are numpy arrays or tensors, C-contiguous, (samples, ...) or (samples, length, ...); ``targets``
-    are their addresses in the order of the table's fields.
+    are their addresses in the order of the table's fields, ``sizes`` their bytes.
     """
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.arrays = arrays
         starts = [array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr() for array in arrays.values()]
         self.targets = np.array(starts, np.uint64)
+        self.sizes = np.array([array.nbytes for array in arrays.values()], np.int64)
 
 
 def gather(
@@ -208,8 +209,11 @@ def gather(
     row of each window; ``origins`` (chunks,) is the first row of each chunk's store, repeated where a window reaches
     back before it; ``row_bytes`` are bytes per row of each field. With ``lengths``, ``first`` and ``lengths`` are of
     the runs that make up the windows, end to end; a negative length repeats the row. Raises LookupError if a chunk is
-    unavailable.
+    unavailable, IndexError if the buffer is too small.
     """
+    rows = len(first) * length if lengths is None else int(np.abs(lengths).sum())
+    if at < 0 or ((at * length + rows) * row_bytes > buffer.sizes).any():
+        raise IndexError(f"{rows} rows from sample {at} on do not fit into a buffer of {buffer.sizes.tolist()} bytes")
     if length == 1:
         missing = _gather_rows(table, first, chunk_rows, row_bytes, buffer.targets, at)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import time
@@ -9,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
+from weakref import WeakSet
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
@@ -31,6 +33,7 @@ STATE_VERSION = 2  # of the order too
 _MOST_EPOCHS = 2**53  # JSON readers keep smaller numbers
 
 _log = logging.getLogger("outofcore")
+_loaders: WeakSet[Loader] = WeakSet()  # that have read
 
 
 @dataclass
@@ -103,8 +106,7 @@ class Loader(IterableDataset[Batch]):
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False
         self._iteration: object = None  # the one that may deliver batches
-        self._workers: Workers | None = None  # kept for the next epoch, unless this one is left before its end
-        self._reading = False  # for an epoch that has not ended
+        self._workers: Workers | None = None  # of the iteration that reads
         self._coming: Iterator[Job[Group]] = iter(())  # not submitted yet
         self._submitted: deque[Job[Group]] = deque()
         self._ready: Group = []  # made, not delivered yet
@@ -298,13 +300,12 @@ class Loader(IterableDataset[Batch]):
         """End the current iteration and free all memory."""
         self._iteration = None
         self._end()
-        self._stop()
         for reader in self.readers:
             reader.close()
 
     def _move(self, epoch: int, received: int) -> None:
         """Let the next batch be the one after ``received`` samples; an iteration that delivered others ends."""
-        if self._reading:
+        if self._workers is not None:
             self._iteration = object()
             self._end()
         self._epoch, self._received, self._begun = epoch, received, False
@@ -377,12 +378,12 @@ class Loader(IterableDataset[Batch]):
 
     def _take(self) -> Group:
         """The next batches; none at the end of the epoch."""
-        if self._workers is None or not self._reading or not self._workers.working:
+        if self._workers is None or not self._workers.working:
             self._begin()
         while len(self._submitted) < self._flight.groups and (group := next(self._coming, None)) is not None:
             self._submitted.append(group)
         if not self._submitted:
-            self._settle()
+            self._end()
             return []
         started = time.perf_counter()
         batches = self._submitted.popleft().result()
@@ -395,10 +396,9 @@ class Loader(IterableDataset[Batch]):
         self._end()
         (return_freed_memory if self._flight.returns else keep_freed_memory)()
         starts, turns = self._rest(self.epoch, self._received)
-        self._reading = True
-        if self._workers is None or not self._workers.working:
-            self._workers = Workers(self._threads, self._flight.makers)
-            self._workers.start()
+        _loaders.add(self)
+        self._workers = Workers(self._threads, self._flight.makers)
+        self._workers.start()
         parts = [
             reader.groups(self.epoch, start, self._batching, self._flight.group_batches, self._workers)
             for reader, start in zip(self.readers, starts, strict=True)
@@ -406,22 +406,20 @@ class Loader(IterableDataset[Batch]):
         self._coming = parts[0] if len(parts) == 1 else (next(parts[turn]) for turn in turns)
 
     def _end(self) -> None:
-        """Stop workers that are reading, then clean up; if a Ctrl-C interrupts that, the next call completes it."""
+        """Stop what reads, and clean up once it is gone; if a Ctrl-C interrupts that, the next call completes it."""
         self._ready, self._coming = [], iter(())
         self._submitted.clear()
-        if self._reading:
-            self._stop()
-            self._settle()
-
-    def _stop(self) -> None:
-        if self._workers is not None:
-            self._workers.close()
+        if self._workers is not None and self._workers.close():
+            for reader in self.readers:
+                reader.settle()
             self._workers = None
 
-    def _settle(self) -> None:
-        for reader in self.readers:
-            reader.settle()
-        self._reading = False
+
+@atexit.register
+def _close_all() -> None:
+    """Close loaders while there are threads and modules, which finalizers of later find gone."""
+    for loader in tuple(_loaders):
+        loader.close()
 
 
 def _check(state: object, own: Mapping[str, Any]) -> None:

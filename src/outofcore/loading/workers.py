@@ -44,10 +44,14 @@ class Job(Generic[Result]):
         finally:
             self._undone.release()
 
-    def result(self) -> Result:
-        """Wait for the result; raises the error of the work."""
+    def wait(self) -> None:
+        """Wait until the work is done."""
         with self._undone:
             pass
+
+    def result(self) -> Result:
+        """Wait for the result; raises the error of the work."""
+        self.wait()
         if self._error is not None:
             raise self._error
         return self._results[0]
@@ -64,8 +68,9 @@ class Threads:
         ]
         weakref.finalize(self, self._tasks.put, None)
 
-    def __contains__(self, thread: threading.Thread) -> bool:
-        return thread in self._threads
+    def __contains__(self, ident: int) -> bool:
+        """Whether one of the threads has this identifier."""
+        return any(thread.ident == ident for thread in self._threads)
 
     def start(self) -> None:
         """Start the threads."""
@@ -120,11 +125,17 @@ class Workers:
         for threads in self._all:
             threads.start()
 
-    def close(self) -> None:
-        """Let the threads finish what they are doing, and wait until they are gone; may be called again."""
+    def close(self) -> bool:
+        """Let the threads finish what they are doing, and wait until they are gone; may be called again.
+
+        Returns whether they are gone: garbage collection can run in any thread, also in one of these, which cannot wait
+        for itself. Those of a process that this one was forked from are not here.
+        """
         self.closed = True
-        # Garbage collection can run in any thread, also in one of these; forgotten threads end by themselves.
-        own = any(threading.current_thread() in threads for threads in self._all)
-        if self._process == os.getpid() and not own:
-            for threads in self._all:
-                threads.end()
+        if self._process != os.getpid():
+            return True
+        if any(threading.get_ident() in threads for threads in self._all):
+            return False
+        for threads in self._all:
+            threads.end()
+        return True

@@ -56,8 +56,9 @@ class Batching:
         return -(-left // self.size)
 
     def end(self, start: int, positions: int) -> int:
-        """End position of the last of :meth:`spans`."""
-        return start + self.batches(start, positions) * self.size if self.last == "pad" else positions
+        """End position of the last of :meth:`spans`, ``start`` if there is none; later samples are in no batch."""
+        batches = self.batches(start, positions)
+        return positions if batches and self.last == "keep" else start + batches * self.size
 
     def own(self, start: int, stop: int) -> int:
         """Number of this rank's positions from ``start`` to ``stop``."""

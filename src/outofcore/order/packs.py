@@ -97,6 +97,8 @@ def _pack(
             if place != last:
                 _fit(rows[:count], sizes[:count], length, firsts, ends, at, pieces, done)
                 count, last = 0, place
+            if count == most:
+                raise IndexError("sequences overlap")
             rows[count], sizes[count] = row, -size if row > starts[sequence] else size
             count += 1
     _fit(rows[:count], sizes[:count], length, firsts, ends, at, pieces, done)

@@ -227,5 +227,7 @@ def _mark(first: Ints, lengths: Ints, chunk_rows: int, origins: Ints, marks: npt
     for number in range(len(first)):
         row = first[number]
         last = (row + lengths[min(number, len(lengths) - 1)] - 1) // chunk_rows
+        if last < 0 or last >= len(marks):
+            raise IndexError("a window begins or ends outside the rows of its split")
         for chunk in range(max(row, origins[last]) // chunk_rows, last + 1):
             marks[chunk] = True

@@ -112,6 +112,8 @@ def _encode(functions: Any, jobs: Any, out: Any, lengths: Any) -> None:
     for number in range(len(jobs)):
         source, size, level = jobs[number, 0], jobs[number, 1], jobs[number, 2]
         most, start = jobs[number, 3], jobs[number, 4]
+        if start < 0 or most < 0 or start + most + CRC_BYTES > len(out):
+            continue
         target = np.int64(out.ctypes.data) + start
         context = _call(create, ())  # one that is used again could remember what it compressed before
         if context == 0:
@@ -158,14 +160,20 @@ def _decompress(functions: Ints, context: int, kind: int, encoded: Any, body: An
 
 
 @njit(nogil=True, cache=True)
-def _decode(functions: Ints, context: int, jobs: Ints, scratch: Bytes, done: npt.NDArray[np.bool_]) -> None:
+def _decode(
+    functions: Ints, context: int, jobs: Ints, rooms: Ints, scratch: Bytes, done: npt.NDArray[np.bool_]
+) -> None:
+    """Decode chunks, each into its slot of one of the ``rooms``: their address, slots, and bytes of a slot."""
     pread, memmove, crc32c = functions[0], functions[1], functions[2]
     buffer = np.int64(scratch.ctypes.data)
     header = np.empty(1, np.uint32)
     for number in range(len(jobs)):
         source, place, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
-        sealed, kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
-        body = length - CRC_BYTES
+        sealed, kind, room, slot = jobs[number, 3], jobs[number, 4], rooms[jobs[number, 5]], jobs[number, 6]
+        body, size = length - CRC_BYTES, room[2]
+        if not 0 <= slot < room[1] or not CRC_BYTES <= length <= len(scratch):
+            continue
+        target = room[0] + slot * size
         if kind == _NONE and source != IN_MEMORY:  # directly into its slot
             if body != size or _call(pread, (source, target, body, place)) != body:
                 continue
@@ -186,12 +194,25 @@ def _decode(functions: Ints, context: int, jobs: Ints, scratch: Bytes, done: npt
 
 @njit(nogil=True, cache=True)
 def _decode_plain(
-    functions: Ints, context: int, kind: int, jobs: Ints, whole: int, scratch: Bytes, done: npt.NDArray[np.bool_]
+    functions: Ints,
+    context: int,
+    kind: int,
+    jobs: Ints,
+    whole: int,
+    room: Ints,  # address and bytes
+    scratch: Bytes,
+    done: npt.NDArray[np.bool_],
 ) -> None:
     memmove, buffer = functions[1], np.int64(scratch.ctypes.data)
     for number in range(len(jobs)):
         path, place, length, least = jobs[number, 0], jobs[number, 1], jobs[number, 2], jobs[number, 3]
-        skip, target, size = jobs[number, 4], jobs[number, 5], jobs[number, 6]
+        skip, offset, size = jobs[number, 4], jobs[number, 5], jobs[number, 6]
+        if not 0 <= offset <= offset + size <= room[1] or not 0 <= skip <= skip + size <= whole:
+            continue
+        beside = whole if size != whole else 0  # decoded bytes at the end of the scratch memory
+        if length < 0 or (length if path else 0) + beside > len(scratch):
+            continue
+        target = room[0] + offset
         encoded = place
         if path:
             file = _call(functions[5], (path, _FLAGS)) & 0xFFFFFFFF
@@ -264,18 +285,20 @@ def _context() -> _Context:
     return context
 
 
-def decode_plain(kind: int, jobs: Ints, whole: int) -> npt.NDArray[np.bool_]:
-    """Decode chunks that have no checksum; whether each could be.
+def decode_plain(kind: int, jobs: Ints, whole: int, buffer: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Decode chunks that have no checksum into ``buffer`` (slots, ...), each slot in C order; whether each could be.
 
     A row of ``jobs`` is a chunk: the address of the name of its file and its offset in that, or 0 and its address in
-    memory; its most and least encoded bytes; the bytes to skip of the ``whole`` decoded ones; where to, and how many.
+    memory; its most and least encoded bytes; the bytes to skip of the ``whole`` decoded ones; at which byte of the
+    buffer they go, and how many.
     """
     functions, done = _decoders(), np.zeros(len(jobs), np.bool_)
     if functions is not None and len(jobs):
         encoded, parts = int(jobs[jobs[:, 0] > 0, 2].max(initial=0)), (jobs[:, 6] != whole).any()
         # Mapped, so that it goes back to the system: an allocator would keep as much for each thread.
         scratch = np.frombuffer(mmap.mmap(-1, max(encoded + whole * int(parts), 1)), np.uint8)
-        _decode_plain(functions, _context().address, kind, jobs, whole, scratch, done)
+        room = np.array([buffer.ctypes.data, (len(buffer) - 1) * buffer.strides[0] + buffer[:1].nbytes])
+        _decode_plain(functions, _context().address, kind, jobs, whole, room, scratch, done)
     return done
 
 
@@ -299,11 +322,9 @@ def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDA
     if unread := [pair for pair in pairs if pair[1] not in pair[0].manifests]:
         _ = sealed[0].checksums  # of all arrays: read once, and not in each of the threads
         files.for_each(lambda pair: pair[0].manifest(pair[1]), unread)
-    strides = np.array([[buffer.strides[0]] for buffer in buffers])
     jobs = np.empty((len(sealed), len(chunks), 7), np.int64)
     jobs[:, :, 4] = [[_KINDS.get(array.codec.name, _OTHER)] for array in sealed]
-    jobs[:, :, 5] = np.array([[buffer.ctypes.data] for buffer in buffers]) + strides * slots
-    jobs[:, :, 6] = strides
+    jobs[:, :, 5], jobs[:, :, 6] = np.arange(len(sealed))[:, np.newaxis], slots
     cells, wanted = [], []
     for shard in touched:
         own = np.flatnonzero(shards == shard) if len(touched) > 1 else slice(None)
@@ -333,8 +354,13 @@ def _run(
         context.scratch = np.empty(int(lengths.max()), np.uint8)
     done = np.zeros(lengths.shape, np.bool_)
     some = np.zeros(np.count_nonzero(lengths), np.bool_)
-    _decode(functions, context.address, jobs[lengths > 0], context.scratch, some)
+    rooms = np.array([(buffer.ctypes.data, len(buffer), buffer.strides[0]) for buffer in buffers])
+    _decode(functions, context.address, jobs[lengths > 0], rooms, context.scratch, some)
     done[lengths > 0] = some
     for field, place in np.argwhere(~done).tolist():  # empty, or damaged
+        if not 0 <= slots[place] < len(buffers[field]):
+            raise IndexError(
+                f"expected one of {len(buffers[field])} slots for chunk {chunks[place]}, got {slots[place]}"
+            )
         arrays[field].chunk(int(chunks[place]), buffers[field][slots[place]])
     return int(lengths.sum())

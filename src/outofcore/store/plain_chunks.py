@@ -72,7 +72,7 @@ class PlainChunks:
         end = np.minimum((number + 1) * self._rows, (starts + counts)[owner])
         jobs = np.empty((len(owner), 7), np.int64)
         jobs[:, 4] = (begin - number * self._rows) * self._row_bytes
-        jobs[:, 5] = buffer.ctypes.data + slots[owner] * buffer.strides[0] + (begin - starts[owner]) * self._row_bytes
+        jobs[:, 5] = slots[owner] * buffer.strides[0] + (begin - starts[owner]) * self._row_bytes
         jobs[:, 6] = (end - begin) * self._row_bytes
         numbers, own = np.unique(number // max(self._sharded, 1), return_inverse=True)
         names = [self._name(file) for file in numbers.tolist()]
@@ -91,7 +91,7 @@ class PlainChunks:
             jobs[:, 0], fetch = 0, self._fetch if self._sharded else self._fetch_whole
             content = fetch(self._files, names, own, jobs)
         done = np.ones(len(starts), np.bool_)
-        done[owner[~decode_plain(self._kind, jobs, self._rows * self._row_bytes)]] = False
+        done[owner[~decode_plain(self._kind, jobs, self._rows * self._row_bytes, buffer)]] = False
         del content  # which jobs point into
         return done
 
