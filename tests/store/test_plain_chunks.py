@@ -221,6 +221,16 @@ def test_a_blosc_chunk_that_was_cut_is_an_error(tmp_path: Path, server: str, for
         assert (array.read(80, 205) == VALUES[80:]).all()
 
 
+@pytest.mark.parametrize("form", ["v3 cut across", "shards", "v2"])
+def test_another_pipeline_of_zarr_python_decodes_blosc_by_itself(tmp_path: Path, form: str) -> None:
+    """One that does not know the check warns, which is an error here, and leaves the array to zarr-python."""
+    import zarrs  # noqa: F401 - registers the pipeline
+
+    write(tmp_path, **BLOSC[form])
+    with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}):
+        assert (opened(tmp_path).read() == VALUES).all()
+
+
 def test_a_shard_that_was_written_again_is_read_by_its_new_index(tmp_path: Path, left: list[int]) -> None:
     stored = write(tmp_path, **SHARDS, compressors=None)
     stored[0:24] = 1  # not stored: the chunks after them begin earlier

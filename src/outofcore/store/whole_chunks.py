@@ -47,6 +47,10 @@ class _BloscCheck(zarr.abc.codec.BytesBytesCodec):
         del chunk_spec
         return input_byte_length
 
+    def to_dict(self) -> dict[str, Any]:
+        """What other pipelines of zarr-python, which decode by themselves, may leave out."""
+        return {"name": "outofcore.blosc_check", "configuration": {}, "must_understand": False}
+
     async def decode(self, chunks_and_specs: Iterable[tuple[Any, Any]]) -> list[Any]:
         """The chunks as they are."""
         chunks = [chunk for chunk, _ in chunks_and_specs]
