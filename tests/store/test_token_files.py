@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,38 @@ def test_documents_are_those_of_the_index_or_of_the_id_that_ends_them(path: Path
     rows = np.concatenate([batch["inputs"].numpy() for batch in outofcore.loader(tokens, tensors=makes, phase=False)])
     assert len(rows) == ((LENGTHS - 1) // 16).sum()
     assert END not in rows[:, :-1]
+
+
+def test_documents_that_begin_with_an_id_keep_it(tmp_path: Path) -> None:
+    """Each is packed with the id that begins it, and its first token is a target; against the ids themselves."""
+    ids = np.concatenate([[END, *range(1000 * number, 1000 * number + 20 + number)] for number in range(40)])
+    ids.astype("<u2").tofile(tmp_path / "c.bin")
+    documents = np.split(ids, np.flatnonzero(ids == END)[1:])
+    tokens = open_tokens(tmp_path / "c.bin", "uint16", begin_of_document=END)
+    assert tokens.extents("train")[1].tolist() == [*map(len, documents)]
+    assert tokens.digest != open_tokens(tmp_path / "c.bin", "uint16", end_of_document=END).digest
+    assert tokens.note("train", ()).endswith("not noticed")
+    packed = outofcore.reading(tokens, seq_len=128, across_documents="best_fit", reset_at_documents=True)
+    rows = [
+        (inputs, targets)
+        for batch in outofcore.loader(tokens, tensors=packed)
+        for inputs, targets in zip(batch["inputs"].tolist(), batch["targets"].tolist(), strict=True)
+    ]
+    unpredicted = -100, END  # END follows the last token of a document that another one is packed after
+    pairs = Counter(
+        (i, t) for inputs, targets in rows for i, t in zip(inputs, targets, strict=True) if t not in unpredicted
+    )
+    assert pairs == Counter(pair for document in documents for pair in pairwise(document.tolist()))
+    cut = open_tokens(tmp_path / "c.bin", "uint16", begin_of_document=END, rows=(5, len(ids)))  # as a shard is
+    assert cut.extents("train")[1].tolist() == [len(documents[0]) - 5, *map(len, documents[1:])]
+
+
+def test_an_end_that_begins_the_file_is_noted(tmp_path: Path) -> None:
+    ids = np.array([END, 1, 2, END, 3, 4], "<u2")
+    ids.tofile(tmp_path / "c.bin")
+    note = open_tokens(tmp_path / "c.bin", "uint16", end_of_document=END).note("train", ())
+    assert f"its first token is {END}: if that begins documents, open it with open_tokens(" in note
+    assert "first token" not in open_tokens(nanogpt(tmp_path), "uint16", end_of_document=END).note("train", ())
 
 
 def test_splits_are_contiguous_and_resume(tmp_path: Path) -> None:

@@ -107,34 +107,43 @@ class TokenFile(Unsealed):
         ids: Ids,
         splits: Mapping[str, range],
         end: int | None,
+        begin: int | None,
         vocabulary: int | None,
         reopened: Callable[[], Unsealed],
     ) -> None:
-        attributes = {"row": "token", "sequence": "document", "dtype": ids.dtype.name, "end_id": end}
+        separator = begin if end is None else end
+        attributes = {"row": "token", "sequence": "document", "dtype": ids.dtype.name, "end_id": separator}
         attributes |= {"indexed": ids.ends is not None}
-        facts, place = [ids.dtype.str, ids.offset, ids.count, end], os.path.realpath(path)
-        super().__init__(path, "text", attributes, splits, CHUNK_ROWS, facts, place, reopened)
-        self._file, self._ids, self._end, self._vocabulary = Descriptor(path), ids, end, vocabulary
+        facts = [ids.dtype.str, ids.offset, ids.count, end, *([] if begin is None else [begin])]
+        super().__init__(path, "text", attributes, splits, CHUNK_ROWS, facts, os.path.realpath(path), reopened)
+        self._file, self._ids, self._vocabulary = Descriptor(path), ids, vocabulary
+        self._separator, self._ends = separator, end is not None
 
     def fields(self, rows: range) -> dict[str, TokenArray]:
         return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows, self._vocabulary)}
 
     def lengths(self, rows: range) -> Ints:
-        """Tokens of each document, as its index tells, or the id that ends one; without either they are one."""
+        """Tokens of each document, by the index or the id that ends or begins one; without either they are one."""
         ends = self._ids.ends
-        if ends is None and self._end is not None:
+        if ends is None and self._separator is not None:
             tokens = self.fields(rows)["tokens"]
-            places = [
-                np.flatnonzero(tokens.read(start, min(start + CHUNK_ROWS, len(rows))) == self._end) + start + 1
+            separators = [
+                np.flatnonzero(tokens.read(start, min(start + CHUNK_ROWS, len(rows))) == self._separator) + start
                 for start in range(0, len(rows), CHUNK_ROWS)
             ]
-            ends = np.concatenate([np.empty(0, np.int64), *places]) + rows.start
+            ends = np.concatenate([np.empty(0, np.int64), *separators]) + rows.start + int(self._ends)
         inside = np.empty(0, np.int64) if ends is None else ends[(ends > rows.start) & (ends < rows.stop)]
         return np.diff(np.concatenate(([rows.start], inside, [rows.stop])))
 
     def note(self, split: str, fields: Any) -> str:
         del split, fields
-        return f"{self.root}: not sealed: changes are not noticed"
+        note = f"{self.root}: not sealed: changes are not noticed"
+        if self._ends and self._ids.ends is None and self.fields(range(1))["tokens"].read()[0] == self._separator:
+            note += (
+                f"; its first token is {self._separator}: if that begins documents, open it with "
+                f"open_tokens(..., begin_of_document={self._separator})"
+            )
+        return note
 
 
 def open_tokens(
@@ -144,6 +153,7 @@ def open_tokens(
     rows: tuple[int, int] | None = None,
     splits: Mapping[str, float] | None = None,
     vocab_size: int | None = None,
+    begin_of_document: int | None = None,
 ) -> TokenFile:
     """Open a file of token ids that another program wrote, to read it in place as a store of text.
 
@@ -160,7 +170,7 @@ def open_tokens(
     dtype
         Of the ids, such as ``"uint16"``; needed where no header or index tells it.
     end_of_document
-        The id that ends each document or begins it; None if the documents are in an index, or do not matter.
+        The id that ends each document, as in files of nanoGPT; None if none does, or documents do not matter.
     rows
         First token and end of what is read as the split ``train``; None for all.
     splits
@@ -168,6 +178,9 @@ def open_tokens(
         of 65,536 where each gets at least ten by its share, else at any token.
     vocab_size
         Number of ids of the tokenizer: an id that is not below it is an error; None if it is not known.
+    begin_of_document
+        The id that begins each document, as in files of llm.c, modded-nanogpt and llama2.c; of documents that also
+        have an end, that one separates them.
 
     Raises
     ------
@@ -195,13 +208,14 @@ def open_tokens(
         raise StoreError(f"{place}: no file of token ids can be read there: {error}") from error
     if given not in (None, ids.dtype):
         raise ParamsError(f"dtype: {place} holds {ids.dtype.name} by its header or index, got {dtype!r}")
-    if end_of_document is not None and not 0 <= end_of_document <= np.iinfo(ids.dtype).max:
-        raise ParamsError(f"end_of_document: expected an id of {ids.dtype.name} as in {place}, got {end_of_document}")
+    for name, number in (("end_of_document", end_of_document), ("begin_of_document", begin_of_document)):
+        if number is not None and not 0 <= number <= np.iinfo(ids.dtype).max:
+            raise ParamsError(f"{name}: expected an id of {ids.dtype.name} as in {place}, got {number}")
     if not ids.count:
         raise StoreError(f"{place}: has no tokens")
     parts = split_rows(place, ids.count, CHUNK_ROWS, rows, splits)
-    reopened = partial(open_tokens, path, dtype, end_of_document, rows, splits, vocab_size)
-    tokens = TokenFile(place, ids, parts, end_of_document, vocab_size, reopened)
+    reopened = partial(open_tokens, path, dtype, end_of_document, rows, splits, vocab_size, begin_of_document)
+    tokens = TokenFile(place, ids, parts, end_of_document, begin_of_document, vocab_size, reopened)
     if vocab_size is not None:
         tokens.fields(range(ids.count))["tokens"].read(0, min(ids.count, CHUNK_ROWS))
     return tokens
