@@ -26,7 +26,6 @@ from harness.results import Row, arguments, save, speed_rows
 from harness.rows import sizes
 from harness.sides import Epoch, compare_here, tell
 from harness.stores import section_of
-from outofcore.domains.reading import DeviceReading
 from outofcore.domains.registry import get_domain
 from outofcore.loading.loader import loader
 from outofcore.settings.machine import load_machine
@@ -79,7 +78,7 @@ def loading_rows(store: Store, rounds: int, seconds: float) -> list[Row]:
         return loader(store, "train", BATCH, tensors=reading, memory=load_machine().memory // 2, **options)
 
     epochs: dict[str, Epoch] = {}
-    for residency in ("ram", "streamed", "device")[: 3 if isinstance(reading, DeviceReading) else 2]:
+    for residency in ("ram", "streamed"):
         batches = opened(residency=residency, device=DEVICE)
         epochs[residency] = lambda batches=batches: sizes(batches)
     ready, size = [], 0
@@ -114,10 +113,9 @@ def main() -> None:
     name = str(store.attributes["domain"])
     for number, preset in enumerate(given.presets):
         trained(store, preset, "auto", WARM)
-        for residency in ("auto", "streamed", "device")[: 1 if number else 3]:
-            if residency != "device" or runs[0]["residency"] != "device":
-                tell(f"training {preset}, {residency}")
-                runs.append(trained(store, preset, residency, given.steps))
+        for residency in ("auto", "streamed")[: 1 if number else 2]:
+            tell(f"training {preset}, {residency}")
+            runs.append(trained(store, preset, residency, given.steps))
     rows = [row for run in runs for row in training_rows(run)]
     rows += loading_rows(store, given.rounds, given.seconds)
     count = sum(len(store.rows("train", part)) for part in store.parts)

@@ -20,7 +20,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
-@pytest.mark.parametrize("residency", ["auto", "device", "streamed", "ram"])
+@pytest.mark.parametrize("residency", ["auto", "streamed", "ram"])
 def test_batches_are_those_of_the_processor(store: Path, device: str, residency: Any) -> None:
     options: dict[str, Any] = {"batch_size": 96, "seed": 5, "memory": "8MiB", "pool_blocks": 4}
     batches = loader(store, device=device, residency=residency, **options)

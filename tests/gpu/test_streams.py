@@ -24,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(tmp_path_factory.mktemp("store") / "a.zarr", [5000] * 13)
 
 
-@pytest.mark.parametrize("residency", ["device", "streamed", "ram"])
+@pytest.mark.parametrize("residency", ["streamed", "ram"])
 @pytest.mark.parametrize("window", [None, {"length": 10, "stride": 7}], ids=["rows", "windows"])
 def test_batches_of_several_loaders_are_those_of_the_processor(store: Path, residency: Any, window: Any) -> None:
     def consume(number: int) -> int:

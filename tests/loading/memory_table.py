@@ -148,7 +148,7 @@ SHAPES = {
     )
 }
 CODEC = {"mapped": "none"}  # by residency
-RESIDENCIES = ("streamed", "hybrid", "ram", "mapped", "device")
+RESIDENCIES = ("streamed", "hybrid", "ram", "mapped")
 
 
 def measured(folder: Path, name: str, residency: str, threads: int, memory: str, size: int) -> tuple[int, int]:

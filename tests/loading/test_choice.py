@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-import torch
 
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.chunk_cache import Hybrid
@@ -20,7 +19,6 @@ from outofcore.loading.split import Rows
 from outofcore.order.windows import Windows
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.reader import open_store
-from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler
 from tests.loading.conftest import MakeStore
 
@@ -36,49 +34,43 @@ NEEDS = MemoryEstimate(
     tables=5000,
     threads=2,
 )
-ANYWHERE, MAPPABLE, DEVICE = {"access": "anywhere"}, {"mappable": True}, {"device": True}
+ANYWHERE, MAPPABLE = {"access": "anywhere"}, {"mappable": True}
 WHOLE, STREAMED, FIXED = NEEDS.whole, NEEDS.streamed, NEEDS.fixed
 GROUPS = NEEDS.groups(NEEDS.group_batches)
 PLENTY = 10 * WHOLE
 
 
-def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any], device: str | None = None) -> ResidencyPlan:
-    [plan] = choose(kind, [replace(NEEDS, **changes)], budget, None if device is None else torch.device(device))
+def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any]) -> ResidencyPlan:
+    [plan] = choose(kind, [replace(NEEDS, **changes)], budget)
     assert FIXED + plan.host_chunks * CHUNK <= budget
     return plan
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 chunks fit the page cache exactly, and exactly a quarter of the accelerator's free memory."""
+    """100 chunks fit the page cache exactly."""
     monkeypatch.setattr("outofcore.loading.mapped.usable_memory", lambda: SimpleNamespace(value=100 * CHUNK))
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (400 * CHUNK, 800 * CHUNK))
 
 
 @pytest.mark.parametrize(
-    ("budget", "changes", "device", "kind"),
+    ("budget", "changes", "kind"),
     [
-        (PLENTY, {}, None, "ram"),
-        (WHOLE + GROUPS, {}, None, "ram"),
-        (WHOLE + GROUPS - 1, {}, None, "hybrid"),
-        (WHOLE, ANYWHERE, None, "ram"),
-        (FIXED + 36 * CHUNK, {"chunks": 36}, None, "ram"),  # too few chunks to keep some and read the others again
-        (STREAMED, {}, None, "streamed"),
-        (PLENTY, DEVICE, "cuda", "device"),
-        (FIXED + 2 * CHUNK, DEVICE, "cuda", "device"),
-        (PLENTY, {}, "cuda", "ram"),
-        (PLENTY, DEVICE, "cpu", "ram"),
-        (PLENTY, DEVICE | {"chunks": 101}, "cuda", "ram"),
-        (PLENTY, MAPPABLE, None, "ram"),
-        (WHOLE + GROUPS, MAPPABLE, None, "ram"),
-        (WHOLE + GROUPS - 1, MAPPABLE, None, "mapped"),
-        (FIXED, MAPPABLE, None, "mapped"),
-        (WHOLE, MAPPABLE | {"chunks": 101}, None, "hybrid"),
-        (FIXED, MAPPABLE | ANYWHERE | {"chunks": 101}, None, "mapped"),
+        (PLENTY, {}, "ram"),
+        (WHOLE + GROUPS, {}, "ram"),
+        (WHOLE + GROUPS - 1, {}, "hybrid"),
+        (WHOLE, ANYWHERE, "ram"),
+        (FIXED + 36 * CHUNK, {"chunks": 36}, "ram"),  # too few chunks to keep some and read the others again
+        (STREAMED, {}, "streamed"),
+        (PLENTY, MAPPABLE, "ram"),
+        (WHOLE + GROUPS, MAPPABLE, "ram"),
+        (WHOLE + GROUPS - 1, MAPPABLE, "mapped"),
+        (FIXED, MAPPABLE, "mapped"),
+        (WHOLE, MAPPABLE | {"chunks": 101}, "hybrid"),
+        (FIXED, MAPPABLE | ANYWHERE | {"chunks": 101}, "mapped"),
     ],
 )
-def test_auto_takes_the_first_that_fits(budget: int, changes: dict[str, Any], device: str | None, kind: str) -> None:
-    assert chosen("auto", budget, changes, device).kind == kind
+def test_auto_takes_the_first_that_fits(budget: int, changes: dict[str, Any], kind: str) -> None:
+    assert chosen("auto", budget, changes).kind == kind
 
 
 @pytest.mark.parametrize("access", ["pools", "recurring"])
@@ -102,7 +94,6 @@ def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access
         ("hybrid", STREAMED - 1, {}, BudgetError, "least that works"),
         ("ram", WHOLE - 1, {}, BudgetError, "too small: all rows"),
         ("mapped", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
-        ("device", WHOLE - 1, {}, BudgetError, "too small: all rows"),
         ("auto", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
         ("auto", WHOLE - 1, ANYWHERE, BudgetError, "draws rows from everywhere"),
         ("streamed", PLENTY, ANYWHERE, BudgetError, "draws rows from everywhere"),
@@ -119,7 +110,7 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.parametrize(
     ("kind", "budget"),
-    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", WHOLE + 2 * CHUNK)],
+    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED)],
 )
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
     plan = chosen(kind, budget, MAPPABLE)
@@ -140,9 +131,9 @@ def test_the_table_has_every_residency() -> None:
     assert [residency_named(name).name for name in RESIDENCIES] == list(RESIDENCIES)
 
 
-@pytest.mark.parametrize("kind", ["ram", "mapped", "device"])
+@pytest.mark.parametrize("kind", ["ram", "mapped"])
 def test_auto_is_advised_only_where_it_fits(kind: Any) -> None:
-    least = {"ram": WHOLE, "mapped": FIXED, "device": WHOLE}[kind]
+    least = {"ram": WHOLE, "mapped": FIXED}[kind]
     with pytest.raises(BudgetError) as refused:
         chosen(kind, least - 1, MAPPABLE)
     assert ("residency='auto'" in str(refused.value)) == (kind != "mapped")
@@ -151,60 +142,30 @@ def test_auto_is_advised_only_where_it_fits(kind: Any) -> None:
     assert "residency='auto'" not in str(refused.value)
 
 
-def test_what_waits_for_a_device_is_counted() -> None:
-    """A mebibyte for each thread, of chunks that are a quarter of it, in addition to what it decodes them from."""
-    small = {"chunk": CHUNK // 4, "batch": CHUNK // 32}
-    least = replace(NEEDS, **small).fixed + 2 * 4 * CHUNK // 4
-    for kind, device in (("device", "cuda"), ("auto", "cuda"), ("device", "cpu"), ("device", None)):
-        rows = 0 if device == "cuda" else 100  # which this machine holds, too, if it is the device
-        budget = least + rows * CHUNK // 4
-        [plan] = choose(kind, [replace(NEEDS, **small, device=True)], budget, device and torch.device(device))
-        assert (plan.kind, plan.host_chunks) == ("device", 8 + rows)
-        with pytest.raises(BudgetError, match="too small"):
-            choose(kind, [replace(NEEDS, **small, device=True)], budget - 1, device and torch.device(device))
-
-
-def test_only_a_loader_reserves_memory_of_a_device() -> None:
-    """A choice that is compared with another takes no room from it."""
-    cuda = torch.device("cuda")
-    needs = [replace(NEEDS, device=True)]
-    plans = choose("device", needs, PLENTY, cuda)
-    assert chosen("auto", PLENTY, DEVICE, "cuda").kind == "device"
-    plans = [plan.reserved(cuda) for plan in plans]
-    assert chosen("auto", PLENTY, DEVICE, "cuda").kind == "ram"
-
-
-def test_splits_that_are_read_together_share_the_memory_of_a_device() -> None:
-    """Which holds 100 chunks, as the first two do, and not one more."""
-    parts = [replace(NEEDS, chunks=chunks, device=True) for chunks in (60, 40, 1)]
-    assert [plan.kind for plan in choose("auto", parts, 3 * PLENTY, torch.device("cuda"))] == ["device"] * 2 + ["ram"]
-
-
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
     parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
     budget = sum(each.streamed for each in parts) + 60 * CHUNK
-    plans = choose("auto", parts, budget, None)
+    plans = choose("auto", parts, budget)
     assert [plan.kind for plan in plans] == ["streamed", "ram", "ram"]
     assert sum(each.fixed + plan.host_chunks * CHUNK for each, plan in zip(parts, plans, strict=True)) <= budget
     whole = sum(each.whole for each in parts)
-    assert [plan.kind for plan in choose("ram", parts, whole, None)] == ["ram"] * 3
+    assert [plan.kind for plan in choose("ram", parts, whole)] == ["ram"] * 3
     anywhere = [replace(each, access="anywhere") for each in parts]
-    assert [plan.kind for plan in choose("auto", anywhere, whole, None)] == ["ram"] * 3
+    assert [plan.kind for plan in choose("auto", anywhere, whole)] == ["ram"] * 3
     with pytest.raises(BudgetError, match="too small: all rows"):
-        choose("ram", parts, whole - 1, None)
+        choose("ram", parts, whole - 1)
     with pytest.raises(BudgetError, match="for each of 3 parts"):
-        choose("auto", parts, sum(each.streamed for each in parts) - 1, None)
+        choose("auto", parts, sum(each.streamed for each in parts) - 1)
 
 
-@pytest.mark.parametrize("kind", ["ram", "mapped", "device", "hybrid", "streamed"])
+@pytest.mark.parametrize("kind", ["ram", "mapped", "hybrid", "streamed"])
 def test_parts_need_together_what_each_needs_where_its_rows_are(kind: Any) -> None:
     parts = [replace(NEEDS, chunk=CHUNK // 4, chunks=chunks, mappable=True) for chunks in (100, 3, 60)]
-    waiting = parts[0].threads * 4 * CHUNK // 4  # for the device, as in the test above
-    rows = {"ram": [each.decoded for each in parts], "mapped": [0, 0, 0], "device": [waiting] * 3}
+    rows = {"ram": [each.decoded for each in parts], "mapped": [0, 0, 0]}
     least = sum(each.fixed for each in parts) + sum(rows.get(kind, [each.slots * each.chunk for each in parts]))
-    assert [plan.kind for plan in choose(kind, parts, least, torch.device("cuda"))] == [kind] * 3
+    assert [plan.kind for plan in choose(kind, parts, least)] == [kind] * 3
     with pytest.raises(BudgetError, match="the least that works is"):
-        choose(kind, parts, least - 1, torch.device("cuda"))
+        choose(kind, parts, least - 1)
 
 
 @pytest.mark.parametrize("budget", [STREAMED + GROUPS + 20 * CHUNK, WHOLE, WHOLE + GROUPS - 1, WHOLE + GROUPS])
@@ -219,7 +180,7 @@ def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:
     parts, groups = [NEEDS, replace(NEEDS, batch=2 * NEEDS.batch)], 2 * NEEDS.groups(1)
     least = sum(each.streamed for each in parts)
     for spare in (0, groups // 2, groups, groups + 40 * CHUNK):
-        plans = choose("hybrid", parts, least + spare, None)
+        plans = choose("hybrid", parts, least + spare)
         assert sum(each.pinned_chunks for each in plans) == max(0, spare - groups) // CHUNK
 
 
@@ -232,7 +193,7 @@ def test_a_cache_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeSto
     for kept in (0, 1, 7, 46, 47, 99):
         split: Any = SimpleNamespace(rows=Rows([fields]), windows=Windows(len(fields["id"])), used=None)
         plan = ResidencyPlan(kind="hybrid", reason="", pool_slots=4, pinned_chunks=kept)
-        cache = Hybrid(split, plan, DeviceStream(None), defaultdict(Recycler))
+        cache = Hybrid(split, plan, defaultdict(Recycler))
         chunks = np.arange(cache.chunks)
         assert cache.chunks == 47
         for start in (*range(0, 47, 4), *range(0, 47, 4)):

@@ -15,7 +15,7 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import named_device
 from outofcore.loading.loader import loader
 from outofcore.system import device as module
-from outofcore.system.device import available, reserve, split_batches
+from outofcore.system.device import split_batches
 from tests.loading.conftest import MakeStore
 
 
@@ -73,11 +73,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The processor as such a device."""
-    fake, select, copy, split = Fake(), torch.index_select, torch.Tensor.index_copy_, torch.split_with_sizes_copy
-
-    def index_select(tensor: torch.Tensor, axis: int, places: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        fake.use(tensor)
-        return fake.wrote(select(tensor, axis, places, out=out))
+    fake, split = Fake(), torch.split_with_sizes_copy
 
     def split_copy(tensor: torch.Tensor, counts: list[int]) -> list[torch.Tensor]:
         fake.use(tensor)
@@ -87,8 +83,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     for name, what in (("Stream", Fake.Stream), ("Event", Fake.Event), ("stream", fake.stream)):
         monkeypatch.setattr(torch.cuda, name, what)
     monkeypatch.setattr(torch.cuda, "current_stream", fake.current)
-    monkeypatch.setattr(torch, "index_select", index_select)
-    monkeypatch.setattr(torch.Tensor, "index_copy_", lambda to, *each: fake.wrote(copy(to, *each)))
     monkeypatch.setattr(torch, "split_with_sizes_copy", split_copy)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: fake.wrote(tensor))
@@ -96,7 +90,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     return fake
 
 
-@pytest.mark.parametrize("residency", ["device", "ram", "streamed"])
+@pytest.mark.parametrize("residency", ["ram", "streamed"])
 @pytest.mark.parametrize("batch_size", [32, 3000])
 def test_a_batch_is_written_before_the_consumers_stream_has_it(
     make_store: MakeStore, fake: Fake, residency: Any, batch_size: int
@@ -113,7 +107,7 @@ def test_a_batch_is_written_before_the_consumers_stream_has_it(
     assert fake.consumer.works == 0  # nothing of the loader's is queued among the consumer's work
 
 
-@pytest.mark.parametrize("residency", ["device", "ram", "streamed"])
+@pytest.mark.parametrize("residency", ["ram", "streamed"])
 def test_memory_of_a_batch_waits_for_the_stream_that_took_it(make_store: MakeStore, fake: Fake, residency: Any) -> None:
     """Whichever that is; on the stream on which it was opened, the consumer's thread calls torch for no tensor."""
     other, count, here = Fake.Stream(), 0, threading.current_thread().name
@@ -150,34 +144,14 @@ def test_a_small_batch_that_is_kept_does_not_hold_its_group() -> None:
     assert batch["a"].tolist() == list(range(10))
 
 
-def test_loaders_share_a_quarter_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = 4000
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (free, 8000))
-    here, other = torch.device("cuda:0"), torch.device("cuda:1")
-    assert available(here) == 1000
-    first = reserve(here, 700)
-    assert (available(here), available(other)) == (300, 1000)
-    free, first.allocated = 3300, True
-    assert available(here) == 300
-    second = reserve(here, 300)
-    assert available(here) == 0
-    del first, second
-    free = 4000
-    assert available(here) == 1000
-    assert available(torch.device("cpu")) == available(None) == 0
-
-
-@pytest.mark.parametrize("where", ["empty", "index_select", "from_numpy"])
-def test_a_device_without_memory_is_one_line(
-    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    batches = loader(make_store(), memory="8MiB", fields=("id",), residency="device", device="cpu")
+def test_a_device_without_memory_is_one_line(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = loader(make_store(), memory="8MiB", fields=("id",), residency="ram", device="cpu")
 
     def full(*_: object, **__: object) -> None:
         message = "CUDA out of memory. Tried to allocate"
         raise torch.OutOfMemoryError(message)
 
-    monkeypatch.setattr(torch, where, full)
+    monkeypatch.setattr(torch, "from_numpy", full)
     with pytest.raises(BudgetError, match="device cpu: no memory left") as caught:
         list(batches)
     assert len(str(caught.value).splitlines()) == 1

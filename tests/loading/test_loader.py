@@ -62,7 +62,6 @@ def test_every_residency_and_number_of_threads_gives_the_same_batches(
         ("zstd", "streamed", 8),
         ("lz4", "hybrid", 2),
         ("zstd", "ram", 3),
-        ("zstd", "device", 2),
         ("none", "auto", 2),
     ]:
         if shuffle == "full" and residency in ("streamed", "hybrid"):
@@ -143,7 +142,7 @@ def test_an_error_of_the_reading_comes_no_later_than_its_batch(make_store: MakeS
     assert len(seen) <= 1000
 
 
-@pytest.mark.parametrize("residency", ["streamed", "ram", "mapped", "hybrid", "device"])
+@pytest.mark.parametrize("residency", ["streamed", "ram", "mapped", "hybrid"])
 def test_a_damaged_chunk_is_an_error_that_names_it(make_store: MakeStore, tmp_path: Path, residency: Any) -> None:
     codec = "none" if residency == "mapped" else "zstd"
     source = make_store(codec=codec)

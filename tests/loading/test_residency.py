@@ -47,7 +47,7 @@ def test_a_byte_that_changes_after_an_epoch_is_noticed_by_the_next(store: Path) 
 
 def test_bytes_read_are_those_of_all_chunks_once_where_rows_stay(store: Path) -> None:
     stored = sum(path.stat().st_size for path in (store / "train" / "id").glob("c.*"))
-    for residency in ("ram", "device"):
+    for residency in ("ram",):
         batches = loader(store, "train", 50, fields=("id",), residency=residency, memory="64MiB", shuffle=False)
         list(batches)
         read = batches.stats.bytes_read

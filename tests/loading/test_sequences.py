@@ -18,7 +18,6 @@ from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.loading.sequences import SequenceColumns
 from outofcore.store.reader import open_store
-from outofcore.system.device import DeviceStream
 from tests.loading.conftest import WINDOWS, MakeStore, write_store
 
 ASKED = ("label", "length", "sequence")
@@ -37,7 +36,7 @@ def expected(path: Path, rows: npt.NDArray[np.int64]) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("residency", ["ram", "mapped", "streamed", "hybrid", "device"])
+@pytest.mark.parametrize("residency", ["ram", "mapped", "streamed", "hybrid"])
 def test_each_sample_comes_with_the_columns_of_its_sequence(make_store: MakeStore, window: str, residency: Any) -> None:
     path = make_store(codec="none")
     batches = loader(
@@ -61,16 +60,8 @@ class Labelled:
         return {"id": torch.from_numpy(rows["id"]), "taken": torch.from_numpy(rows["label"])}
 
 
-class LabelledOnDevice(Labelled):
-    def on_device(self, rows: Any, draws: object) -> dict[str, torch.Tensor]:
-        del draws
-        return {"id": rows["id"], "taken": rows["label"]}
-
-
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_a_reading_takes_columns_as_if_each_row_had_them(
-    make_store: MakeStore, tmp_path: Path, window: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, tmp_path: Path, window: str) -> None:
     paths = [make_store(), write_store(tmp_path / "more.zarr", [40, 0, 7, 200, 90], first=10_000)]
     lengths = [open_store(path).sequences("train")["length"].read() for path in paths]
     labels = [open_store(path).sequences("train")["label"].read() for path in paths]
@@ -79,12 +70,9 @@ def test_a_reading_takes_columns_as_if_each_row_had_them(
     shared: dict[str, Any] = {"window": WINDOWS[window], "columns": ("sequence",)}
     batches = [
         *loader(paths, "train", 50, tensors=Labelled(), residency="streamed", pool_blocks=4, **shared),
-        *loader(paths, "train", 50, tensors=Labelled(), residency="device", **shared),
+        *loader(paths, "train", 50, tensors=Labelled(), residency="ram", **shared),
         ZarrDataset(paths, tensors=Labelled(), **shared)[::17],
     ]
-    monkeypatch.setattr(DeviceStream, "has_memory", True)  # as if the processor were an accelerator
-    for tensors in (Labelled(), LabelledOnDevice()):
-        batches += loader(paths, "train", 50, tensors=tensors, residency="device", device="cpu", **shared)
     for batch in batches:
         assert batch["taken"].flatten().tolist() == [known[row] for row in batch["id"].flatten().tolist()]
         assert batch["sequence"].shape == batch["id"].shape[:1]

@@ -38,7 +38,7 @@ from tests.loading.test_golden import ORDERS
 LENGTHS = [[300, 1, 64], [700, 35, 1000, 900], [5], [0], [64, 64], [130] * 4]
 FIRST = [0, *np.cumsum([sum(lengths) for lengths in LENGTHS]).tolist()]
 ROWS = FIRST[-1]
-RESIDENCIES = ("ram", "mapped", "streamed", "hybrid", "device")
+RESIDENCIES = ("ram", "mapped", "streamed", "hybrid")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_each_sample_of_all_stores_once_in_one_order_wherever_rows_are(
 
 def test_all_fields_hold_what_each_store_has(months: list[Path], make_store: MakeStore) -> None:
     compressed = [make_store(LENGTHS[0], codec="lz4"), *months[1:]]  # each store may have a codec of its own
-    for residency in ("streamed", "ram", "device"):
+    for residency in ("streamed", "ram"):
         for batch in opened(compressed, fields=None, residency=residency):
             expected = rows_of(batch["id"].numpy())
             for name, values in expected.items():
@@ -341,7 +341,7 @@ def test_damage_names_the_store_that_has_it(months: list[Path], tmp_path: Path) 
     content = bytearray(shard.read_bytes())
     content[-30] ^= 1
     shard.write_bytes(content)
-    for residency in ("streamed", "ram", "device"):
+    for residency in ("streamed", "ram"):
         with pytest.raises(outofcore.errors.DamagedStore, match=r"damaged\.zarr: field train/id, shard train/id/c\.1"):
             identities(opened([*months, damaged], residency=residency))
 

@@ -30,7 +30,7 @@ def in_place(batch: Batch) -> Batch:
 
 
 @pytest.mark.parametrize("function", [centred, in_place])
-@pytest.mark.parametrize("residency", ["ram", "streamed", "device"])
+@pytest.mark.parametrize("residency", ["ram", "streamed"])
 def test_each_batch_is_what_the_function_returns(make_store: MakeStore, function: Any, residency: Any) -> None:
     options: dict[str, Any] = {"fields": ("id", "half"), "columns": ("label",), "seed": 3, "residency": residency}
     mapped = loader(make_store(), "train", 100, map=function, **options)

@@ -161,7 +161,7 @@ def test_each_selected_sample_once_wherever_rows_are(
 ) -> None:
     orders, paths = set(), months if several else months[:1]
     selected = np.array(expected(paths, kind))
-    for residency in ("ram", "mapped", "streamed", "hybrid", "device"):
+    for residency in ("ram", "mapped", "streamed", "hybrid"):
         if shuffle == "full" and residency in ("streamed", "hybrid"):
             continue
         batches = opened(paths, window=WINDOWS[kind], shuffle=shuffle, residency=residency)

@@ -131,7 +131,7 @@ def test_each_source_once_or_evenly_again(sources: dict[str, list[Path]], stop: 
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_one_order_wherever_rows_are(sources: dict[str, list[Path]], kind: str) -> None:
     orders = set()
-    for residency, threads in (("ram", 1), ("mapped", 2), ("streamed", 3), ("hybrid", 2), ("device", 2)):
+    for residency, threads in (("ram", 1), ("mapped", 2), ("streamed", 3), ("hybrid", 2)):
         batches = opened(sources, window=WINDOWS[kind], residency=residency, threads=threads, fields=("id", "picture"))
         got = []
         for batch in batches:

@@ -28,7 +28,7 @@ Sample = list[tuple[int, bool]]  # rows, and whether each is valid
 CHUNK_ROWS = 32
 LENGTHS = [[300, 1, 64, 2, 35, 700, 33, 17, 65], [90, 35, 12, 90, 0, 9], [0], [64, 64, 1, 900, 66, *range(1, 60)]]
 FIRST = [0, *np.cumsum([sum(lengths) for lengths in LENGTHS]).tolist()]
-RESIDENCIES = ("ram", "mapped", "streamed", "hybrid", "device")
+RESIDENCIES = ("ram", "mapped", "streamed", "hybrid")
 
 
 def packed(lengths: list[int], length: int, first: int = 0, keep: Any = None) -> list[Sample]:

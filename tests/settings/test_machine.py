@@ -76,7 +76,7 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
         ("dask", "somewhere", "the address of a Dask scheduler"),
         ("memory", "lots", "512MiB"),
         ("memory", "0", "512MiB"),
-        ("residency", "disk", "one of auto, device, ram, mapped, hybrid, streamed"),
+        ("residency", "disk", "one of auto, ram, mapped, hybrid, streamed"),
         ("device", "gpu", "cuda:N"),
         ("micro_batch", "-1", "a whole number from 0"),
         ("disk_margin", "20%", "0.2 for 20 %"),

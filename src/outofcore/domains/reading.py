@@ -81,12 +81,3 @@ class Windowed(Protocol):
     def window(self) -> Mapping[str, Any] | None:
         """Arguments of :class:`outofcore.order.windows.Window`; None if a sample is a row."""
         ...
-
-
-@runtime_checkable
-class DeviceReading(Protocol):
-    """A reading that can also work on rows that are already on a device."""
-
-    def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> dict[str, torch.Tensor]:
-        """Turn rows on a device into tensors there; unsigned words are signed ones of the same bits."""
-        ...

@@ -22,7 +22,6 @@ from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
-from outofcore.system.device import DeviceStream
 
 _WORTH_KEEPING = 0.1  # below this share of the chunks, keeping some saves too little
 
@@ -35,8 +34,8 @@ class ChunkCache(Residency):
     never evicted; ``pool_slots`` are for the others.
     """
 
-    def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
-        super().__init__(split, plan, stream, recyclers)
+    def __init__(self, split: Split, plan: ResidencyPlan, recyclers: Recyclers) -> None:
+        super().__init__(split, plan, recyclers)
         used = np.arange(self.chunks) if split.used is None else split.used
         pinned = min(plan.pinned_chunks, len(used))
         pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)

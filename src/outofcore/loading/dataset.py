@@ -32,7 +32,6 @@ from outofcore.order.windows import Window
 from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
-from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler
 
 
@@ -199,7 +198,7 @@ class ZarrDataset(Dataset[Batch]):
         process = os.getpid()
         with self._locks.setdefault(process, threading.Lock()):
             if self._cache is None or self._cache[0] != process:
-                self._cache = process, Streamed(self._split, self._plan, DeviceStream(None), defaultdict(Recycler))
+                self._cache = process, Streamed(self._split, self._plan, defaultdict(Recycler))
             cache = self._cache[1]
             buffer = cache.allocate(len(first))
             chunks = cache.touched(first)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from outofcore.domains.reading import DeviceReading, Draws
+from outofcore.domains.reading import Draws
 from outofcore.domains.task import Batch
 from outofcore.loading.batch_memory import Recyclers, joined_slabs
 from outofcore.loading.gather import BatchBuffer
@@ -126,7 +126,7 @@ class SplitReader:
     def _open(self) -> Residency:
         """The residency of this process: after a fork another one, as locks that were held stay locked."""
         if self._residency is None or self._process != os.getpid():
-            residency = self.plan.open(self.split, self.stream, self.recyclers)
+            residency = self.plan.open(self.split, self.recyclers)
             self._bytes_before, self._process, self._residency = self.bytes_read, os.getpid(), residency
         return self._residency
 
@@ -299,10 +299,6 @@ class SplitEpoch:
 
     def _tensors(self, gathered: _Gathered, draws: Draws) -> dict[str, torch.Tensor]:
         reading, rows = self._split.reading, gathered.buffer.arrays
-        if self._residency.on_device:
-            if isinstance(reading, DeviceReading):
-                return reading.on_device(with_columns(rows, self._split.columns.of_rows(gathered.first)), draws)
-            rows = self._to_host(rows)
 
         def make(own: slice) -> dict[str, torch.Tensor]:
             some = {name: array[own] for name, array in rows.items()}
@@ -311,6 +307,3 @@ class SplitEpoch:
         if not self._slab:
             return make(slice(None))
         return joined_slabs(make, len(gathered.first), self._slab, self._recyclers)
-
-    def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}

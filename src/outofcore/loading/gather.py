@@ -181,14 +181,13 @@ def _gather_windows(
 class BatchBuffer:
     """Destination of the rows of a batch.
 
-    ``arrays`` by field are numpy arrays or tensors, C-contiguous, (samples, ...) or (samples, length, ...); ``targets``
-    are their addresses in the order of the table's fields, ``sizes`` their bytes.
+    ``arrays`` by field are C-contiguous, (samples, ...) or (samples, length, ...); ``targets`` are their addresses in
+    the order of the table's fields, ``sizes`` their bytes.
     """
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.arrays = arrays
-        starts = [array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr() for array in arrays.values()]
-        self.targets = np.array(starts, np.uint64)
+        self.targets = np.array([array.ctypes.data for array in arrays.values()], np.uint64)
         self.sizes = np.array([array.nbytes for array in arrays.values()], np.int64)
 
 

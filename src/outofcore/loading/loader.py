@@ -308,7 +308,7 @@ def loader(
                 for pair, sample in zip(pairs, samples, strict=True)
             ]
         )
-        return needs, choose(residency, needs, budget, device_named)
+        return needs, choose(residency, needs, budget)
 
     whole_batches = [stored_bytes(opened) for opened in opened_splits]
     if any(sample.rows and not sample.tensors for sample in whole_batches):
@@ -334,7 +334,7 @@ def loader(
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
-        SplitReader(*pair, seed, plan.reserved(device_named), stream, recyclers, sample.slab)
+        SplitReader(*pair, seed, plan, stream, recyclers, sample.slab)
         for pair, plan, sample in zip(pairs, plans, samples, strict=True)
     ]
     return Loader(

@@ -21,7 +21,6 @@ from outofcore.settings.sizes import format_bytes
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact
 from outofcore.store.local import with_room
-from outofcore.system.device import DeviceStream
 
 
 class Mapped(Residency):
@@ -57,8 +56,8 @@ class Mapped(Residency):
             )
         return super().plan(needs, budget, reason)
 
-    def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
-        super().__init__(split, plan, stream, recyclers)
+    def __init__(self, split: Split, plan: ResidencyPlan, recyclers: Recyclers) -> None:
+        super().__init__(split, plan, recyclers)
         self._stores = cast("Sequence[Mapping[str, SealedArray]]", split.rows.stores)
         self._maps: dict[tuple[int, str, int], Bytes] = {}
         self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.sequences import with_columns
@@ -75,9 +74,7 @@ class MemoryEstimate:
     access: Access = "pools"
     local: bool = True  # in files of this machine
     mappable: bool = False  # all fields are in uncompressed local files
-    device: bool = False  # tensors can be made of rows on an accelerator
     opening: int = 0  # bytes held while tables are read
-    unused: int = 0  # chunks of the split that no sample is in
     chunk_rows: int = 1
     fetching: int = 0  # bytes held while a copy on this machine is filled
     kept: int = 0  # bytes of the tables for stored chunks of fields whose chunks are of other rows, and their decoding
@@ -89,8 +86,6 @@ class MemoryEstimate:
     map_retained: int = 0  # bytes that a thread keeps of what map= allocates
     map_returned: int = 0  # the same if large blocks are returned to the system
     ahead: int = 0  # bytes for batches in flight beyond the fewest, before rows are kept for another epoch
-    accelerator: torch.device | None = None  # that batches go to
-    accelerator_room: int = 0  # bytes of it that rows may take
 
     @property
     def ledger(self) -> Ledger:
@@ -253,7 +248,6 @@ def measure(
         chunk=rows.row_bytes * rows.chunk_rows,
         chunk_rows=rows.chunk_rows,
         chunks=rows.chunks if split.used is None else len(split.used),
-        unused=0 if split.used is None else rows.chunks - len(split.used),
         fewer_blocks=lambda blocks: sampler.with_pool(blocks).limits(dealt),
         fewer_rows=fewer_rows,
         pool_blocks=pool_blocks,
@@ -267,7 +261,6 @@ def measure(
         access=sampler.access,
         local=split.local,
         mappable=split.mappable,
-        device=isinstance(split.reading, DeviceReading),
     )
 
 

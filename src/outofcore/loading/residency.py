@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import BatchBuffer, gather
@@ -25,7 +24,6 @@ from outofcore.ndarrays import Ints
 from outofcore.order.windows import touched
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.bulk import read_chunks
-from outofcore.system.device import DeviceStream, Reservation, available, reserve
 
 Work = Callable[[], None]
 
@@ -38,23 +36,17 @@ class ResidencyPlan:
 
     kind: ResidencyName  # never "auto"
     reason: str  # one line for the user
-    pool_slots: int = 0  # for chunks of pools, or on their way to a device
+    pool_slots: int = 0  # for chunks of pools
     pinned_chunks: int = 0  # that stay
-    device_bytes: int = 0  # of an accelerator that holds the rows
-    reservation: Reservation | None = None  # of these
 
     @property
     def host_chunks(self) -> int:
         """Chunks in host memory."""
         return self.pool_slots + self.pinned_chunks
 
-    def reserved(self, device: torch.device | None) -> ResidencyPlan:
-        """The same, with the memory of the device reserved."""
-        return replace(self, reservation=reserve(device, self.device_bytes)) if device and self.device_bytes else self
-
-    def open(self, split: Split, stream: DeviceStream, recyclers: Recyclers) -> Residency:
+    def open(self, split: Split, recyclers: Recyclers) -> Residency:
         """The residency, still empty."""
-        return residency_named(self.kind)(split, self, stream, recyclers)
+        return residency_named(self.kind)(split, self, recyclers)
 
 
 class Residency(ABC):
@@ -65,7 +57,6 @@ class Residency(ABC):
 
     name: ResidencyName
     forecast = "streamed"  # the column of 'outofcore plan' that forecasts it: loaded, streamed or mapped
-    on_device = False  # rows are gathered as tensors of an accelerator
 
     @classmethod
     @abstractmethod
@@ -83,8 +74,9 @@ class Residency(ABC):
         prove(budget, [needs], cls.ledger)
         return ResidencyPlan(kind=cls.name, pool_slots=sum(cls.ledger(needs).values()) // needs.chunk, reason=reason)
 
-    def __init__(self, split: Split, plan: ResidencyPlan, stream: DeviceStream, recyclers: Recyclers) -> None:
-        self.reservation, self.stream, self.recyclers = plan.reservation, stream, recyclers
+    def __init__(self, split: Split, plan: ResidencyPlan, recyclers: Recyclers) -> None:
+        del plan
+        self.recyclers = recyclers
         self.rows = rows = split.rows
         self.fields, self.chunk_rows, self.chunks = rows.fields, rows.chunk_rows, rows.chunks
         self.length, self.packs = split.windows.length, split.windows.packs
@@ -113,7 +105,7 @@ class Residency(ABC):
         in any thread, in any order, concurrently, or not at all if the epoch is abandoned.
         """
         new = self._reserve(chunks)
-        piece = self._piece(len(new))
+        piece = piece_chunks(len(new), self._chunk_bytes)
         return [partial(self._fill, new[at : at + piece]) for at in range(0, len(new), piece)]
 
     def release(self, chunks: Ints) -> None:  # noqa: B027 - most keep them
@@ -141,10 +133,6 @@ class Residency(ABC):
         """Make room for those of the chunks that are to be loaded, and return them."""
         return chunks[~self._ready[chunks]]
 
-    def _piece(self, count: int) -> int:
-        """Chunks per piece of work, of so many."""
-        return piece_chunks(count, self._chunk_bytes)
-
     @abstractmethod
     def _load(self, chunks: Ints) -> int:
         """Decode chunks, ascending; returns the bytes read."""
@@ -169,12 +157,8 @@ def residency_named(name: str) -> type[Residency]:
     return residency
 
 
-def choose(
-    kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int, device: torch.device | None
-) -> list[ResidencyPlan]:
+def choose(kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int) -> list[ResidencyPlan]:
     """Choose residencies for splits that are read together, or check the user's choice."""
-    room = available(device)
-    needs = [replace(estimate, accelerator=device, accelerator_room=room) for estimate in needs]
     if len(needs) == 1:
         return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].group_batches)), budget)]
     residency = residency_named("streamed" if kind == "auto" else kind)
@@ -183,11 +167,7 @@ def choose(
     whole = kind == "ram" or any(estimate.access == "anywhere" for estimate in needs)
     groups = 0 if whole else max(estimate.groups(1) for estimate in needs)
     shares = divide(max(budget - groups, sum(least)), needs, least)
-    plans: list[ResidencyPlan] = []
-    for estimate, share in zip(needs, shares, strict=True):
-        left = room - sum(plan.device_bytes for plan in plans)
-        plans.append(_choose(kind, replace(estimate, accelerator_room=left), share))
-    return plans
+    return [_choose(kind, estimate, share) for estimate, share in zip(needs, shares, strict=True)]
 
 
 def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> ResidencyPlan:

@@ -255,21 +255,11 @@ class StoredReading:
 
     def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
         self.fields = tuple(dtypes)
-        self._unsigned = {name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")}
         self._memory = Recycler()
 
     def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
         del draws
         return {name: torch.from_numpy(indexable(array, self._memory)) for name, array in rows.items()}
-
-    def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> dict[str, torch.Tensor]:
-        """The same from tensors with unsigned words as signed ones of the same bits."""
-        del draws
-        batch = dict(rows)
-        for name, stored in self._unsigned.items():
-            wide, mask = (torch.int32, 2**16 - 1) if stored == "uint16" else (torch.int64, 2**32 - 1)
-            batch[name] = rows[name].to(wide) & mask
-        return batch
 
 
 def _reading_of(stores: Sequence[Store], part: str, tensors: Tensors, fields: tuple[str, ...] | None) -> Reading | None:

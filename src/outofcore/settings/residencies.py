@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-ResidencyName = Literal["auto", "device", "ram", "mapped", "hybrid", "streamed"]
+ResidencyName = Literal["auto", "ram", "mapped", "hybrid", "streamed"]
 
 RESIDENCIES = {
-    "device": "outofcore.loading.on_device:OnDevice",
     "ram": "outofcore.loading.chunk_cache:Ram",
     "mapped": "outofcore.loading.mapped:Mapped",
     "hybrid": "outofcore.loading.chunk_cache:Hybrid",

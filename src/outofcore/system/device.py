@@ -1,51 +1,19 @@
-"""A loader's work on an accelerator: a stream, what the consumer's stream must know of it, reservations of memory."""
+"""A loader's work on an accelerator: a stream, and what the consumer's stream must know of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
-from weakref import WeakSet
 
 import torch
 
 from outofcore.errors import BudgetError
 
-SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 Batch = dict[str, torch.Tensor]
 _WITH_STREAMS = frozenset(("cuda",))
 SMALL_BYTES = 16 << 10  # a smaller piece of a group is copied, which is fast, and does not hold the group
-
-
-@dataclass(eq=False)
-class Reservation:
-    """Memory of a device that a loader holds, or will."""
-
-    device: torch.device
-    bytes: int
-    allocated: bool = False  # and so no longer free
-
-
-_reservations: WeakSet[Reservation] = WeakSet()
-
-
-def reserve(device: torch.device, size: int) -> Reservation:
-    """Reserve memory of a device until the reservation is dropped."""
-    reservation = Reservation(device, size)
-    _reservations.add(reservation)
-    return reservation
-
-
-def available(device: torch.device | None) -> int:
-    """Bytes of a device's memory that a loader may take, besides those that others have reserved."""
-    if device is None or device.type != "cuda":
-        return 0
-    reserved = [reservation for reservation in tuple(_reservations) if reservation.device == device]
-    own = sum(reservation.bytes for reservation in reserved if reservation.allocated)
-    free = int(SHARE * (torch.cuda.mem_get_info(device)[0] + own))
-    return max(0, free - sum(reservation.bytes for reservation in reserved))
 
 
 class DeviceStream:
@@ -76,8 +44,7 @@ class DeviceStream:
                 yield
         except torch.OutOfMemoryError as error:
             raise BudgetError(
-                f"device {self.device}: no memory left for the loader's rows and batches; use smaller batches, or "
-                "residency='ram' or 'streamed', which hold rows in this machine's memory"
+                f"device {self.device}: no memory left for the loader's batches; use smaller ones"
             ) from error
 
     def send(self, batch: Mapping[str, torch.Tensor]) -> Batch:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from outofcore.domains.reading import DeviceReading, OfSequences, Reading, Windowed
+from outofcore.domains.reading import OfSequences, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
@@ -239,7 +239,6 @@ def loader_needs(
         threads=threads,
         mappable=layout.codec == "none",
         access="recurring" if balanced else "pools",
-        device=isinstance(reading, DeviceReading),
     )
 
 

@@ -27,9 +27,6 @@ def test_targets_that_are_not_valid_are_ignored():
     batch = TextReading(end=0)({"tokens": tokens, "valid": valid}, GENERATOR)
     assert batch["inputs"].tolist() == [[5, 6, 0, 8], [1, 2, 3, 4]]
     assert batch["targets"].tolist() == [[6, 0, -100, -100], [2, -100, 4, 0]]
-    rows = {"tokens": torch.from_numpy(tokens.view(np.int16)), "valid": torch.from_numpy(valid)}
-    there = TextReading(end=0).on_device(rows, GENERATOR)
-    assert all(torch.equal(batch[name], there[name]) for name in batch)
 
 
 def test_a_rest_does_not_follow_the_end_of_another_document():
@@ -60,12 +57,3 @@ def test_the_first_token_of_a_document_is_not_predicted_from_the_document_before
     assert torch.allclose(hidden[0, 4:], hidden[1, 4:], atol=1e-6)
     alone = network(batch["inputs"][:1, 4:7])
     assert torch.allclose(hidden[:1, 4:7], alone, atol=1e-6)
-
-
-def test_the_same_where_rows_lie_on_a_device():
-    for dtype, signed, mask in ((np.uint16, np.int16, 0xFFFF), (np.uint32, np.int32, 0xFFFFFFFF)):
-        tokens = np.array([[0, 1, np.iinfo(dtype).max, 0, 7]], dtype)
-        reading = TextReading(end=0, mask=mask)
-        there = reading.on_device({"tokens": torch.from_numpy(tokens.view(signed))}, GENERATOR)
-        here = reading({"tokens": tokens}, GENERATOR)
-        assert all(torch.equal(here[name], there[name]) for name in here)

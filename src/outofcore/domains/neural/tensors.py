@@ -23,7 +23,6 @@ class NeuralReading:
     section: TensorSection
     fields: tuple[str, ...]  # row fields to read
     bfloat16: bool = False  # frames are stored as bfloat16
-    uint16: bool = False  # responses are stored as uint16
 
     @property
     def window(self) -> dict[str, Any]:
@@ -42,23 +41,15 @@ class NeuralReading:
         ``stim``, and the window is the history and that bin. ``draws`` is unused.
         """
         del draws
-        return self._last({name: torch.from_numpy(rows[name]) for name in self.fields})
-
-    def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same from tensors on a device, with unsigned words as signed ones of the same bits."""
-        del draws
-        robs = rows["robs"].view(torch.uint16) if self.uint16 else rows["robs"]
-        return self._last({name: rows[name] for name in self.fields} | {"robs": robs})
-
-    def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        others = {name: rows[name] for name in self.fields if name != "stim"}
+        tensors = {name: torch.from_numpy(rows[name]) for name in self.fields}
+        others = {name: tensors[name] for name in self.fields if name != "stim"}
         single = self.window["length"] == 1
         last = others if single else {name: values[:, -1] for name, values in others.items()}
         if self.section.history:
-            last["history"] = rows["robs"][:, -1 - self.section.history : -1]
+            last["history"] = tensors["robs"][:, -1 - self.section.history : -1]
         if "stim" not in self.fields:
             return last
-        stim = rows["stim"].view(torch.bfloat16) if self.bfloat16 else rows["stim"]
+        stim = tensors["stim"].view(torch.bfloat16) if self.bfloat16 else tensors["stim"]
         return {"stim": stim.unsqueeze(1) if single else stim[:, -self.section.frames :], **last}
 
 
@@ -68,8 +59,7 @@ def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) ->
     if source["names"]["stimulus"] is not None:
         fields.insert(0, "stim")
     fields += [role.field for role in COVARIATES if source["names"].get(role.field) is not None]
-    bfloat16, uint16 = source["stimulus_dtype"] == "bfloat16", source["response_dtype"] == "uint16"
-    return NeuralReading(section.tensors, tuple(fields), bfloat16=bfloat16, uint16=uint16)
+    return NeuralReading(section.tensors, tuple(fields), bfloat16=source["stimulus_dtype"] == "bfloat16")
 
 
 def prepare(stim: Tensor, section: TensorSection) -> Tensor:

@@ -24,22 +24,21 @@ SEQUENCE = "sequence"
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:
     """The reading of a store or stream; raises ParamsError to separate documents that nothing separates."""
-    dtype, end = ids_of(attributes)
-    mask = int(np.iinfo(dtype).max)
+    _, end = ids_of(attributes)
     tensors = section.tensors
     across = tensors.across_documents
     mode = across if isinstance(across, str) else "pack" if across else "never"
     # Inputs and targets share all but one token.
     window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}
     if not tensors.reset_at_documents:
-        return TextReading(mask=mask, window=window)
+        return TextReading(window=window)
     counted = bool(attributes.get("indexed", end is None and section.mode == "store"))
     if end is None and not counted:
         raise ParamsError(
             "text.tensors.reset_at_documents: documents are separated by the token that ends them, and there is none: "
             "text.source.end_of_document is null, or none was given to open_tokens, and no index names them"
         )
-    return TextReading(end, mask, window, columns=(SEQUENCE,) if counted else ())
+    return TextReading(end, window, columns=(SEQUENCE,) if counted else ())
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class TextReading:
     """Windows of tokens as tensors."""
 
     end: int | None = None  # id after which positions and attention restart; without columns either, they do not
-    mask: int = 0xFFFF  # bits of a stored id: 0xFFFF or 0xFFFFFFFF
     window: Mapping[str, Any] | None = None
     columns: tuple[str, ...] = ()  # of documents: their number, where no id tells them apart
     memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
@@ -69,11 +67,6 @@ class TextReading:
         tokens[...] = rows["tokens"]
         others = {name: torch.from_numpy(rows[name]) for name in ("valid", SEQUENCE) if name in rows}
         return self._shifted(torch.from_numpy(tokens), others)
-
-    def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same from tokens on a device, with unsigned integers as signed ones of the same bits."""
-        del draws
-        return self._shifted(rows["tokens"].long() & self.mask, rows)
 
     def _shifted(self, tokens: Tensor, others: Mapping[str, Tensor]) -> dict[str, Tensor]:
         valid = others.get("valid")
