@@ -63,6 +63,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "85d4819d77dd1f1c956be6620c3f81339fa0485833932360e9b14c5f3f2c1dd3",
             "none": "c8e78c67604be1af4e206521c100c15bd56f7008665ddb9c3752b5dfe1150c73",
         },
+        6: {
+            "zstd": "85d4819d77dd1f1c956be6620c3f81339fa0485833932360e9b14c5f3f2c1dd3",
+            "none": "c8e78c67604be1af4e206521c100c15bd56f7008665ddb9c3752b5dfe1150c73",
+        },
     },
     "go": {
         1: {
@@ -134,8 +138,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
 # Versions with the bytes of the one before, as they differ for other input than this: text 2 for UTF-16 and UTF-32,
 # .json, Parquet without the column, added tokens, and ends of documents in a text, text 6 for characters that libraries
 # normalize differently, texts that are divided, and copies in text split by place; chess 3 and go 3 for UTF-16 and
-# damage.
-EQUAL_HERE = {("text", 2), ("text", 6), ("chess", 3), ("go", 3)}
+# damage; chess 6 for games that only python-chess reads.
+EQUAL_HERE = {("text", 2), ("text", 6), ("chess", 3), ("chess", 6), ("go", 3)}
 ARRAYS = {
     "zstd": "773510978ee25b4b7217757bddb3403afa3ca3ca596dd3117c8a74b35e960d29",
     "lz4": "370b384f8811ae0eb553e5946d0c04c6d293ac7c59c8a0f411da65b3b870fee8",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import outofcore
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.raw.files import find_files
@@ -44,3 +45,16 @@ def test_what_looks_like_a_mistake_is_said(
     files = find_files(raw, section.match, Lines.suffixes, section="lines")
     with open_executor("threads", 1) as executor:
         assert list(estimate(Lines(), section, files, executor).doubts) == expected
+
+
+def test_records_that_cannot_be_read_are_said_with_examples(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.pgn").write_text("1. e4 e5 1-0\n\n" * 30 + "1. Ke2 1-0\n\n1. e4 -- 1-0\n\n1. d4 -- 1-0\n\n1. e4 *\n\n")
+    figures = outofcore.convert("chess", raw, tmp_path / "a.zarr", filters={"duplicates": "keep"})
+    expected = (
+        "3 of 34 games cannot be read: null_move 2, as a.pgn at byte 432: ply 2: --; illegal_move 1, as a.pgn at byte "
+        "420: ply 1: illegal san: 'Ke2' in rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+    )
+    assert figures["doubts"] == [expected]
+    assert expected in capsys.readouterr().err

@@ -47,6 +47,7 @@ class Assembler:
         self.found = 0
         self.accepted = 0
         self.rejected: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}  # file, byte and detail of the first reject of each reason
         self.counts: Counter[str] = Counter()
         self.audited = 0
         self.by_source: dict[int, list[int]] = {}
@@ -82,6 +83,8 @@ class Assembler:
                 f"but {len(accepted)} accepted + {len(rejects)} rejected"
             )
         self._count(unit, accepted, rejects)
+        for file, offset, reason, detail in rejects:
+            self.examples.setdefault(reason, visible(f"{unit.places[file][1]} at byte {offset:,}: {detail}")[:120])
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
             (_cell(unit.places[file][1]), offset, reason, _cell(detail))
@@ -193,6 +196,7 @@ class Assembler:
             "found": self.found,
             "accepted": self.accepted,
             "rejected": dict(self.rejected),
+            "examples": self.examples,
             "counts": dict(self.counts),
             "audited": self.audited,
             "open": self._open,
@@ -220,7 +224,7 @@ class Assembler:
     def restore(self, state: Mapping[str, Any], keys: bytes, sources: bytes) -> None:
         """Resume from a :meth:`snapshot`, and all keys and sources saved up to it."""
         self.found, self.accepted, self.audited = state["found"], state["accepted"], state["audited"]
-        self.rejected = Counter(state["rejected"])
+        self.rejected, self.examples = Counter(state["rejected"]), state["examples"]
         self.counts = Counter(state["counts"])
         rows = np.frombuffer(sources, "<i8").reshape(-1, 3).tolist()
         self.by_source = {source: [found, accepted] for source, found, accepted in rows}

@@ -63,7 +63,8 @@ def sources(files: Sequence[RawFile], assembler: Assembler, digests: Iterable[st
 def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
     """Warnings about settings that probably do not do what you meant, one sentence for each.
 
-    Half of the records are rejected, one is accepted, or some are accepted that a filter seems to exclude.
+    Half of the records are rejected, more than one in a hundred are damaged, one is accepted, or some are accepted that
+    a filter seems to exclude.
     """
     name, sentences = domain.name, []
     rejected: Counter[str] = counted.rejected
@@ -73,6 +74,10 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
             f"{rejected.total():,} of {counted.found:,} records are rejected, {count:,} of them as {reason}; if that "
             f"surprises you, look at the settings raw, source and filters of {name}"
         )
+    lost = Counter({reason: count for reason, count in rejected.items() if reason in domain.losses})
+    if counted.accepted and lost.total() > counted.found / 100:
+        reasons = "; ".join(f"{name} {count:,}, as {counted.examples[name]}" for name, count in lost.most_common(3))
+        sentences.append(f"{lost.total():,} of {counted.found:,} {domain.sequence}s cannot be read: {reasons}")
     if counted.accepted == 1 and (section.splits.val or section.splits.test):
         more = f"; {name}.{domain.divided_by} makes several of one" if domain.divided_by else ""
         sentences.append(f"only one {domain.sequence} is accepted, so only one split has data{more}")

@@ -139,6 +139,8 @@ class Domain:
     sizes
         Attributes of a part that are lower bounds of the number of weights of its model ("neurons"): a model file whose
         attributes exceed its weights is refused before anything of that size is made.
+    losses
+        Reasons to reject a record for damage, not for a setting: a share above 1 % is said, with examples.
     not_audited
         Why no reference library reads its records a second time; "" if one does.
     """
@@ -152,6 +154,7 @@ class Domain:
     bytes_version: int = 1
     packages: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
     not_audited: str = ""
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:

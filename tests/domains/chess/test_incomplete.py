@@ -26,7 +26,7 @@ def test_an_unfinished_game_is_kept_without_a_value():
     assert reasons(convert('[Event "a"]\n\n1. e4 e5', filters={"unfinished": "keep"})) == ["unterminated"]
 
 
-@pytest.mark.parametrize("end", ["Ke3", "--", "Zz9", "$exd5", "0000", "Qh5+"])
+@pytest.mark.parametrize("end", ["Ke3", "--", "Sf3", "$exd5", "0000", "Qh5+"])
 @pytest.mark.parametrize("rest", ["", "Nc6 {[%clk 0:00:07]} 3. Nf3 Nf6"])
 def test_a_game_stops_before_a_move_that_is_not_legal(end, rest):
     text = f"1. e4 {{[%clk 0:00:09]}} e5 2. {end} {{[%clk 0:00:08]}} {rest} 1-0\n\n1. d4 d5 0-1\n\n"

@@ -12,9 +12,13 @@ class Chess(Domain):
     name = "chess"
     row = "position"
     sequence = "game"
-    bytes_version = 5
+    bytes_version = 6
     suffixes = SUFFIXES
     section = ChessSection
+    losses = (
+        *("illegal_move", "unreadable_move", "null_move", "invalid_position"),
+        *("not_pgn", "not_one_game", "unterminated", "result_conflict"),
+    )
     packages = ("chess", "pyarrow", "rust_pgn_reader_python_binding")
 
 

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from outofcore.domains.boards.columns import filled
 from outofcore.domains.chess import engine, oracle
-from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, NO_EVALUATION, NO_MATE, UNFINISHED, WHITE_TO_MOVE
+from outofcore.domains.chess.codes import NO_CLOCK, NO_EVALUATION, NO_MATE, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
+from outofcore.domains.chess.odd import read_pgn
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_of
 from outofcore.domains.chess.pgn.games import Games, decoded
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note, new_notes
 from outofcore.domains.chess.pgn.records import as_pgn, holds_records
-from outofcore.domains.chess.pgn.words import Words, read_pgn, words_of
 from outofcore.domains.chess.replayed import ReplayedGames
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
@@ -45,9 +45,10 @@ class Converter:
             text, starts, places = as_pgn(text)
             bounds = np.array([0, len(text)])
             section = section.model_copy(update={"source": source.model_copy(update={"engine_comments": True})})
-        games = read_pgn(np.frombuffer(text, np.uint8), bounds, more_tags=tags, comments=section.source.engine_comments)
+        data, engine_comments = np.frombuffer(text, np.uint8), section.source.engine_comments
+        games, readings = read_pgn(data, bounds, more_tags=tags, comments=engine_comments)
         origins = places[np.searchsorted(starts, games.starts, "right") - 1] if records else games.starts
-        return _Conversion(unit, *unit.origins(origins), section, self.rate, games, read_facts(games)).run()
+        return _Conversion(unit, *unit.origins(origins), section, self.rate, games, read_facts(games), readings).run()
 
 
 make_converter = Converter
@@ -64,8 +65,8 @@ class _Conversion:
     rate: AuditRate
     games: Games
     facts: Facts
+    readings: dict[int, oracle.Reading]  # of the games that the engine does not read
     rejects: dict[int, Reject] = field(default_factory=dict)
-    words: dict[int, Words] = field(default_factory=dict)  # of the games that the engine does not read
     stopped: set[int] = field(default_factory=set)
     unread: int = 0  # notes of accepted games whose value cannot be read
 
@@ -88,6 +89,7 @@ class _Conversion:
         lengths, counts = self._select(replayed, rows)
         kept = lengths > 0
         stored = {"elo_unknown_kept": unrated_passed(self.facts, filters)[accepted]}
+        stored["read_by_python_chess"] = np.isin(accepted, list(self.readings))
         if filters.unfinished == "keep":
             stored["unfinished"] = replayed.facts.result == UNFINISHED
         if filters.illegal_move == "stop":
@@ -123,23 +125,20 @@ class _Conversion:
         parsed = engine.parse(self.games, chosen, self.facts)
         by_oracle = {}
         plies = np.where(parsed.readable, self.games.plies[chosen], 0).astype(np.int64)
-        least = self.section.filters.min_plies if self.section.filters.illegal_move == "stop" else None
+        filters = self.section.filters
         for place in np.flatnonzero(~parsed.readable).tolist():
             game = int(chosen[place])
-            words = self.words[game] = words_of(self.games, game)
-            try:
-                by_oracle[place] = oracle.read_moves(
-                    words.moves,
-                    self.games.start_fen(game),
-                    chess960=self.facts.variant[game] == CHESS960,
-                    least=least,
-                )
-            except oracle.Refusal as refusal:
-                self._reject(game, refusal.reason, str(refusal))
+            if game not in self.readings:
+                tags = engine.start_tags(self.games, int(self.facts.variant[game]), game)
+                self.readings[game] = oracle.read(tags, self.games.body(game))
+            reading = self.readings[game]
+            count = len(reading.replay)
+            if reading.refusal and (filters.illegal_move == "reject" or count < filters.min_plies):
+                self._reject(game, *reading.refusal)
                 continue
-            plies[place] = len(by_oracle[place])
-            if plies[place] < len(words.moves):
+            if reading.refusal:
                 self.stopped.add(game)
+            by_oracle[place], plies[place] = reading.replay, count
         first_rows = np.cumsum(plies) - plies
         rows = _boards(int(plies.sum()))
         engine.fill_rows(parsed, self.games, chosen, self.facts, first_rows, rows)
@@ -155,7 +154,7 @@ class _Conversion:
         games = self.games
         ply = np.arange(len(boards["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
         first_rows = dict(zip(accepted.tolist(), (np.cumsum(plies) - plies).tolist(), strict=True))
-        comments = {game: words.comments for game, words in self.words.items() if game in first_rows}
+        comments = {game: reading.comments for game, reading in self.readings.items() if game in first_rows}
         by_engine = ~np.isin(accepted, list(comments))
         moves = np.where(np.repeat(by_engine, plies), np.repeat(games.move_offsets[accepted], plies) + ply, -1)
         columns: list[Any] = list(games.notes)
@@ -211,7 +210,7 @@ class _Conversion:
                 partial(
                     oracle.audit,
                     f"{self.unit.stretches[self.file[game]].name}, game at byte {self.offset[game]}",
-                    engine.start_tags(self.games, self.facts, game),
+                    engine.start_tags(self.games, int(self.facts.variant[game]), game),
                     self.games.body(game),
                     {name: values[whole].copy() for name, values in rows.items()},
                     int(self.facts.result[game]),

@@ -78,7 +78,7 @@ def _texts(games: Games, chosen: Ints, facts: Facts) -> pa.Array:
         texts = [
             b"e4"
             if games.odd[game]
-            else (start_tags(games, facts, game) + decoded(games.data[begin:end].tobytes())).encode()
+            else (start_tags(games, int(facts.variant[game]), game) + decoded(games.data[begin:end].tobytes())).encode()
             for game, (begin, end) in zip(chosen.tolist(), bodies.tolist(), strict=True)
         ]
         offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
@@ -88,11 +88,11 @@ def _texts(games: Games, chosen: Ints, facts: Facts) -> pa.Array:
     return pieces.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(every_other)]))
 
 
-def start_tags(games: Games, facts: Facts, game: int) -> str:
+def start_tags(games: Games, variant: int, game: int) -> str:
     """Tags for the start position and variant; empty for a standard game."""
     fen = games.start_fen(game)
     tags = f'[SetUp "1"]\n[FEN "{fen}"]\n' if fen else ""
-    if facts.variant[game] == CHESS960:
+    if variant == CHESS960:
         tags += '[Variant "Chess960"]\n'
     return tags + "\n" * bool(tags)
 

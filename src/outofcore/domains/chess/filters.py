@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.codes import LARGEST_PLY, VARIANT_NAMES
+from outofcore.domains.chess.odd import FAULTS
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import is_rated, termination_class, time_class
 from outofcore.domains.chess.pgn.facts import Facts, text_column, text_of
-from outofcore.domains.chess.pgn.games import CONFLICT, FAULTS, NO_RESULT, UNKNOWN_RESULT, Games
+from outofcore.domains.chess.pgn.games import Games
+from outofcore.domains.chess.pgn.grammar import CONFLICT, NO_RESULT, UNKNOWN_RESULT
 from outofcore.ndarrays import Bytes
 
 Bools = npt.NDArray[np.bool_]

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import chess
 import chess.pgn
@@ -30,7 +30,8 @@ from outofcore.domains.chess.codes import (
     NO_MATE,
     WHITE_TO_MOVE,
 )
-from outofcore.domains.chess.pgn.words import without_empty_lines
+from outofcore.domains.chess.pgn.grammar import BLACK_WINS, DRAW
+from outofcore.domains.chess.pgn.plain import plain, result_of
 from outofcore.domains.chess.schema import position_columns
 
 if TYPE_CHECKING:
@@ -40,16 +41,12 @@ ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "n
 INVALID_POSITION = "invalid_position"
 """Why a game is not legal chess throughout."""
 
-NULL_MOVES = ("--", "Z0", "0000", "@@@@")
-_RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
+class Refusal(NamedTuple):
+    """Why a game is not legal chess throughout."""
 
-class Refusal(Exception):  # noqa: N818 - an answer about one game, caught by the caller
-    """A game that is not legal chess throughout; ``reason`` is one of the four above."""
-
-    def __init__(self, reason: str, *detail: object) -> None:
-        super().__init__(": ".join(map(str, detail)))
-        self.reason = reason
+    reason: str  # one of the four above
+    detail: str
 
 
 class Replay:
@@ -93,74 +90,73 @@ class Replay:
         }
 
 
-def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool, least: int | None = None) -> Replay:
-    """Replay a game; raises Refusal at the first token that is not a legal move in SAN (long or short) or UCI.
-
-    With ``least``, the game ends there if at least so many moves come before it.
-    """
-    try:
-        board = chess.Board(fen or chess.STARTING_FEN, chess960=chess960)
-    except ValueError as error:
-        raise Refusal(INVALID_POSITION, fen, error) from error
-    board.castling_rights = board.clean_castling_rights()  # a right whose rook has left is none
-    if not board.is_valid():
-        raise Refusal(INVALID_POSITION, fen, repr(board.status()))
-    replay = Replay()
-    for ply, token in enumerate(tokens):
-        try:
-            move = _read_move(board, token, f"ply {ply + 1}")
-        except Refusal:
-            if least is None or ply < least:
-                raise
-            return replay
-        replay.add(board, move)
-        board.push(move)
-    return replay
-
-
-def _read_move(board: chess.Board, token: str, where: str) -> chess.Move:
-    if token in NULL_MOVES:
-        raise Refusal(NULL_MOVE, where, token)
-    try:
-        return board.parse_san(token)
-    except chess.InvalidMoveError as error:
-        raise Refusal(UNREADABLE_MOVE, where, token) from error
-    except ValueError as error:
-        raise Refusal(ILLEGAL_MOVE, where, error) from error
-
-
-class _Reader(chess.pgn.BaseVisitor["_Reader"]):
-    """Collects the main line of a game from python-chess's own reader, up to its first marker."""
+class Reading(chess.pgn.BaseVisitor["Reading"]):
+    """The main line of a game as python-chess reads it, up to the first result."""
 
     def __init__(self) -> None:
-        self.replay = Replay()
-        self.comments: list[list[str]] = []
-        self.errors: list[Exception] = []
-        self.marker = ""
+        self.replay = Replay()  # up to the first word that is no legal move
+        self.comments: list[list[str]] = []  # behind each word that python-chess takes for a move, legal or not
+        self.results: list[int] = []  # of the markers after the moves, as in Games.results
+        self.refusal: Refusal | None = None  # by the first of these words that is no legal move
+        self.moves_follow = False  # the result
+        self._begun = False
 
     def begin_variation(self) -> chess.pgn.SkipType:
         return chess.pgn.SKIP
 
-    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        if not move:
-            self.handle_error(ValueError("null move"))
-        if not self.marker and not self.errors:
+    def visit_board(self, board: chess.Board) -> None:
+        if not self._begun:
+            self._begun = True
+            board.castling_rights = board.clean_castling_rights()  # a right whose rook has left is none
+            if not board.is_valid():
+                self._refuse(INVALID_POSITION, f"{board.fen()}: {board.status()!r}")
+
+    def begin_parse_san(self, board: chess.Board, san: str) -> chess.pgn.SkipType:
+        """Play a move here: after an error python-chess would not read on to the result."""
+        if self.results:
+            self.moves_follow = True
+            return chess.pgn.SKIP
+        self.comments.append([])
+        move, where = chess.Move.null(), f"ply {len(self.comments)}"
+        try:
+            move = board.parse_san(san)
+            if not move:
+                self._refuse(NULL_MOVE, f"{where}: {san}")
+        except chess.InvalidMoveError:
+            self._refuse(UNREADABLE_MOVE, f"{where}: {san}")
+        except ValueError as error:
+            self._refuse(ILLEGAL_MOVE, f"{where}: {error}")
+        if not self.refusal:
             self.replay.add(board, move)
-            self.comments.append([])
+        board.push(move)
+        return chess.pgn.SKIP
 
     def visit_comment(self, comment: str) -> None:
-        if self.comments and not self.errors and not self.marker:
+        if self.comments and not self.results:
             self.comments[-1].append(comment)
 
     def visit_result(self, result: str) -> None:
-        self.marker = self.marker or result
+        self.results.append(result_of(result))
 
     def handle_error(self, error: Exception) -> None:
-        if not self.marker:
-            self.errors.append(error)
+        self._refuse(INVALID_POSITION, str(error))
 
-    def result(self) -> _Reader:
+    def _refuse(self, reason: str, detail: str) -> None:
+        self.refusal = self.refusal or Refusal(reason, detail)
+
+    def result(self) -> Reading:
         return self
+
+
+def read(tags: str, body: str) -> Reading:
+    """Read a game of ``tags``, which give its start position and variant, if unusual, and the text after its tags."""
+    text = plain(body)
+    reading = chess.pgn.read_game(io.StringIO(tags + text), Visitor=Reading) or Reading()
+    if reading.refusal and reading.refusal.reason == INVALID_POSITION and not reading.comments:
+        counted = chess.pgn.read_game(io.StringIO(text), Visitor=Reading) or Reading()
+        counted.replay, counted.refusal = Replay(), reading.refusal
+        return counted
+    return reading
 
 
 class ReadGame:
@@ -169,15 +165,17 @@ class ReadGame:
     ``result`` counts where the text has no marker.
     """
 
-    def __init__(self, reader: _Reader, count: int, result: int, time_control: str) -> None:
-        rows = reader.replay.rows()
+    def __init__(self, reading: Reading, count: int, result: int, time_control: str) -> None:
+        rows = reading.replay.rows()
         self.squares: npt.NDArray[Any] = rows["squares"][:count]
         self.state: npt.NDArray[Any] = rows["state"][:count]
         self.move: npt.NDArray[Any] = rows["move"][:count]
         self.ply = range(count)
-        notes = [bracket_notes(comments) for comments in reader.comments[:count]]
+        notes = [bracket_notes(comments) for comments in reading.comments[:count]]
         self.clock, self.evaluation, self.mate, self._spent, _ = (list(column) for column in zip(*notes, strict=True))
-        self.result = [_RESULTS.get(reader.marker, result)] * count
+        self.result = [
+            DRAW - reading.results[0] if reading.results and reading.results[0] <= BLACK_WINS else result
+        ] * count
         self._increment = _gained(time_control)
 
     @property
@@ -219,21 +217,19 @@ def difference(
     row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``time_control``
     is the tag ``TimeControl``. A game that was ``stopped`` continues in the text.
     """
-    game = chess.pgn.read_game(io.StringIO(tags + without_empty_lines(body)), Visitor=_Reader)
-    if game is None or (game.errors and not stopped):
-        return f"python-chess reports {game.errors if game else 'no game'}"
+    game = read(tags, body)
+    if game.refusal and not stopped:
+        return f"python-chess reports {game.refusal.detail}"
     count = len(stored["move"])
     if len(game.replay) < count or (len(game.replay) > count and not stopped):
         return f"{count} moves, by python-chess {len(game.replay)}"
-    read = ReadGame(game, count, result, time_control)
+    columns = ReadGame(game, count, result, time_control)
     for column in position_columns(source):
         name = column.field.name
-        mine, wanted = stored[name], np.array(getattr(read, name))
+        mine, wanted = stored[name], np.array(getattr(columns, name))
         different = (mine != wanted).reshape(count, -1).any(axis=1)
         if column.noted and source.engine_comments:  # which python-chess does not read
             different &= (wanted != column.field.fill) & (column.noted == "read")
-        if column.noted and stopped:  # comments on a move that python-chess skips are, to it, on the last one
-            different[-1] = False
         if different.any():
             row = int(np.argmax(different))
             return f"{name} at ply {row}: {mine[row].tolist()}, by python-chess {wanted[row].tolist()}"

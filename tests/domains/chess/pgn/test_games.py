@@ -5,76 +5,76 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outofcore.domains.chess.odd import read_pgn
 from outofcore.domains.chess.pgn.facts import text_column
-from outofcore.domains.chess.pgn.games import (
+from outofcore.domains.chess.pgn.games import Games
+from outofcore.domains.chess.pgn.grammar import (
     BLACK_WINS,
     CONFLICT,
     DRAW,
     NO_RESULT,
     UNKNOWN_RESULT,
     WHITE_WINS,
-    Games,
 )
-from outofcore.domains.chess.pgn.words import read_pgn, words_of
 
 
 def read(text: str | bytes) -> Games:
-    return read_pgn(np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8))
+    return read_pgn(np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8))[0]
 
 
 @pytest.mark.parametrize(
-    ("text", "moves", "result"),
+    ("text", "plies", "result"),
     [
-        ("1. e4\te5\v2.\fd4\rd5 3. c4\r\nc5 0-1", "e4 e5 d4 d5 c4 c5", BLACK_WINS),
-        ("e4 e5 1/2-1/2", "e4 e5", DRAW),
-        ("1. e4 $14 e5$6 2. d4 $139 d5 *", "e4 e5 d4 d5", UNKNOWN_RESULT),
-        ("1. e4 (1. d4 d5 (1... e6 (e5) {)}) 2. c4) e5 (a3) 1-0", "e4 e5", WHITE_WINS),
-        ("{(} e4 {)} e5 {1-0 * ; %} d4 1-0 {x}", "e4 e5 d4", WHITE_WINS),
-        ("1.e4!? e5?? 2.Nf3! Nc6+!! 3.Bb5# a6 4.O-O+ 1-0", "e4 e5 Nf3 Nc6 Bb5 a6 O-O", WHITE_WINS),
-        ("1. Nbd2 Nb1xd2 N1xd2 Nxd2 exd5 e8=Q dxe1N+ e2e4 1-0", None, WHITE_WINS),
-        ("1. e4 e5 2. ... {White forfeits on time} 0-1", "e4 e5", BLACK_WINS),
-        ("1. e4 e5 2. {White resigns} 0-1", "e4 e5", BLACK_WINS),
-        ("\ufeff1. e4 e5 1-0\0\x1a", "e4 e5", WHITE_WINS),
+        ("1. e4\te5\v2.\fd4\rd5 3. c4\r\nc5 0-1", 6, BLACK_WINS),
+        ("e4 e5 1/2-1/2", 2, DRAW),
+        ("1. e4 $14 e5$6 2. d4 $139 d5 *", 4, UNKNOWN_RESULT),
+        ("1. e4 (1. d4 d5 (1... e6 (e5) {)}) 2. c4) e5 (a3) 1-0", 2, WHITE_WINS),
+        ("{(} e4 {)} e5 {1-0 * ; %} d4 1-0 {x}", 3, WHITE_WINS),
+        ("1.e4!? e5?? 2.Nf3! Nc6+!! 3.Bb5# a6 4.O-O+ 1-0", 7, WHITE_WINS),
+        ("1. Nbd2 Nb1xd2 N1xd2 Nxd2 exd5 e8=Q dxe1N+ e2e4 1-0", 8, WHITE_WINS),
+        ("1. e4 e5 2. ... {White forfeits on time} 0-1", 2, BLACK_WINS),
+        ("1. e4 e5 2. {White resigns} 0-1", 2, BLACK_WINS),
+        ("1. e4 ... 0. e5 2... 7 3 . Nf3 1-0", 3, WHITE_WINS),
+        ("\ufeff1. e4 e5 1-0\0\x1a", 2, WHITE_WINS),
     ],
 )
-def test_text_that_the_engine_takes(text, moves, result):
+def test_text_that_the_engine_takes(text, plies, result):
     games = read(text)
     assert games.odd.tolist() == [False]
     assert games.results.tolist() == [result]
-    if moves is not None:
-        assert games.plies.tolist() == [len(moves.split())]
-        assert words_of(games, 0).moves == moves.split()
-    assert words_of(games, 0).fault == 0
+    assert games.plies.tolist() == [plies]
 
 
 @pytest.mark.parametrize(
-    ("text", "moves", "result"),
+    ("text", "plies", "result"),
     [
-        ("1.e4 e5 2 . Nf3 2... Nc6 3 ... Bb5 1-0", "e4 e5 Nf3 Nc6 Bb5", WHITE_WINS),
-        ("e4\0e5 1-0", "e4 e5", WHITE_WINS),
-        ("e4 e5*", "e4 e5", UNKNOWN_RESULT),
-        ("1. e4 e5", "e4 e5", NO_RESULT),
-        ("1. e4 $e5 d5 $ c4 1-0", "e4 $e5 d5 c4", WHITE_WINS),
-        ("(1. d4) e4 (c4)) e5 ) 1-0", "d4 e4 e5", WHITE_WINS),
-        ("1. e4 e5 (2. d4 1-0", "e4 e5", NO_RESULT),
-        ("1. e4 e5 (1... c5 1-0) 1-0", "e4 e5", WHITE_WINS),
-        ("e4 {;} e5 ; d4 {\nd5 {x\n} c4 1-0", "e4 e5 d5 c4", WHITE_WINS),
-        ("e4 %x e5\n% d4 1-0\nd5 1-0", "e4 %x e5 d5", WHITE_WINS),
-        ("e4 e5 1-0 1-0 $1 ! (d4)", "e4 e5", WHITE_WINS),
-        ("e4 e5 1-0 0-1", "e4 e5", CONFLICT),
-        ("e4 1-1 0-0 e5 1/2-1/3 1/2+1/2 1-0", "e4 1-1 0-0 e5 1/2-1/3 1/2+1/2", WHITE_WINS),
-        ("1.e4!? e5?? 2.--! Nf3! ?! ! .. ... Nc6 1-0", "e4 e5 -- Nf3 Nc6", WHITE_WINS),
-        ("e4 \ufeffe5 1-0", "e4 e5", WHITE_WINS),
-        ("e4 \u00efe5 1-0", "e4 \u00efe5", WHITE_WINS),
-        ("e4 [e4] e5 1-0", "e4 [e4] e5", WHITE_WINS),
-        ("0-0 O-O-O 0-0-0 o-o O-0 a-a O 1-0", "0-0 O-O-O 0-0-0 o-o O-0 a-a O", WHITE_WINS),
+        ("e4\0e5 1-0", 2, WHITE_WINS),
+        ("e4 e5*", 2, UNKNOWN_RESULT),
+        ("1. e4 e5", 2, NO_RESULT),
+        ("e4 e51-0", 2, WHITE_WINS),
+        ("e4 e5 1/2", 2, DRAW),
+        ("e4 e5 \u00bd", 2, DRAW),
+        ("e4 e5 1/2-1/2 1/2", 2, DRAW),
+        ("e4 e5 0\u20131", 2, BLACK_WINS),
+        ("1. e4 $e5 d5 $ c4 1-0", 4, WHITE_WINS),
+        ("(1. d4) e4 (c4)) e5 ) 1-0", 3, WHITE_WINS),
+        ("1. e4 e5 (2. d4 1-0", 2, NO_RESULT),
+        ("1. e4 e5 (1... c5 1-0) 1-0", 2, WHITE_WINS),
+        ("e4 {;} e5 ; d4 {\nd5 {x\n} c4 1-0", 4, WHITE_WINS),
+        ("e4 {a {b} c} e5 1-0", 2, WHITE_WINS),
+        ("e4 %x e5\n% d4 1-0\nd5 1-0", 3, WHITE_WINS),
+        ("e4 e5 1-0 1-0 $1 ! (d4)", 2, WHITE_WINS),
+        ("e4 e5 1-0 0-1", 2, CONFLICT),
+        ("1.e4!? e5?? 2.--! Nf3! ?! ! .. ... Nc6 1-0", 5, WHITE_WINS),
+        ("e4 \ufeffe5 1-0", 2, WHITE_WINS),
+        ("e4 [e4] e5 1-0", 3, WHITE_WINS),
+        ("1. e4 e5 2. d4 1. d5 1-0", 4, WHITE_WINS),
     ],
 )
-def test_words_of_other_text(text, moves, result):
+def test_other_text_is_read_by_python_chess(text, plies, result):
     games = read(text)
     assert games.odd.tolist() == [True]
-    assert words_of(games, 0).moves == moves.split()
-    assert games.plies.tolist() == [len(moves.split())]
+    assert games.plies.tolist() == [plies]
     assert games.results.tolist() == [result]
 
 
@@ -109,17 +109,17 @@ def test_tags_and_where_they_end():
     assert read(quoted).faults.tolist() == [0]
 
 
-def test_each_game_has_its_own_tags_tokens_and_marker():
+def test_each_game_has_its_own_tags_moves_and_marker():
     games = read('[Event "a"]\n\ne4 e5 1-0\n\n[Event "b"]\n[Date "2000"]\n\n*\n\n[Event "c"]\n\nd4 0-1')
     assert [games.tag(game, "Event") for game in range(3)] == ["a", "b", "c"]
     assert [games.tag(game, "Date") for game in range(3)] == [None, "2000", None]
-    assert [words_of(games, game).moves for game in range(3)] == [["e4", "e5"], [], ["d4"]]
+    assert games.plies.tolist() == [2, 0, 1]
     assert games.results.tolist() == [WHITE_WINS, UNKNOWN_RESULT, BLACK_WINS]
 
 
 def test_a_comment_that_is_never_closed_costs_no_other_game():
     games = read('[Event "a"]\n\ne4 {x [Event "y"]\n [Event z]\n[Event "b"]\n\nd4 1-0')
-    assert [words_of(games, game).moves for game in range(len(games.results))] == [["e4"], ["d4"]]
+    assert games.plies.tolist() == [1, 1]
 
 
 def test_notes_belong_to_the_move_before_them():
@@ -136,4 +136,4 @@ def test_notes_belong_to_the_move_before_them():
 def test_a_comment_before_the_first_tag_does_not_hide_it():
     games = read('{made by x} [Event "a"]\n[White "b"]\n\ne4 1-0')
     assert len(games.results) == 1
-    assert (games.tag(0, "Event"), games.tag(0, "White"), words_of(games, 0).moves) == ("a", "b", ["e4"])
+    assert (games.tag(0, "Event"), games.tag(0, "White"), games.plies[0]) == ("a", "b", 1)

@@ -14,18 +14,17 @@ import numpy.typing as npt
 
 from outofcore.domains.chess.codes import CHESS960, STANDARD, UNFINISHED
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
-from outofcore.domains.chess.pgn.games import (
+from outofcore.domains.chess.pgn.games import Games, decoded
+from outofcore.domains.chess.pgn.grammar import (
     BLACK_WINS,
     CONFLICT,
     DRAW,
     NO_RESULT,
     UNKNOWN_RESULT,
     WHITE_WINS,
-    Games,
-    decoded,
     same,
 )
-from outofcore.domains.chess.pgn.words import result_of
+from outofcore.domains.chess.pgn.plain import result_of
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import njit
 
@@ -154,11 +153,14 @@ def _result(raw: bytes) -> int:
     return result_of(decoded(raw.translate(None, _BLANKS)))
 
 
+def variant_of(games: Games, game: int) -> int:
+    """Variant of a game: by its tag, or by its start position if the tag does not mention Chess960."""
+    code = variant_code(text_of(games, game, "Variant"))
+    return CHESS960 if code == STANDARD and castles_as_in_chess960(games.start_fen(game)) else code
+
+
 def _variants(games: Games) -> Bytes:
-    """Variant of each game: by its tag, or by its start position if the tag does not mention Chess960."""
     variants = np.array([variant_code(name) for name in text_column(games, "Variant")], np.uint8)
-    own_start = games.spans("FEN")[:, 0] >= 0
-    for game in np.flatnonzero(own_start & (variants == STANDARD)).tolist():
-        if castles_as_in_chess960(games.start_fen(game)):
-            variants[game] = CHESS960
+    for game in np.flatnonzero(games.spans("FEN")[:, 0] >= 0).tolist():
+        variants[game] = variant_of(games, game)
     return variants
