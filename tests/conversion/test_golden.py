@@ -89,6 +89,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "08f52fb830a3b99ae15221b03ec6123be53a056f9c8ca99f2b3d17b5de6b081f",
             "none": "39d6f997a40e01080b0c78976f9004c67768da9ca3351c7816e397c7f578f073",
         },
+        6: {
+            "zstd": "08f52fb830a3b99ae15221b03ec6123be53a056f9c8ca99f2b3d17b5de6b081f",
+            "none": "39d6f997a40e01080b0c78976f9004c67768da9ca3351c7816e397c7f578f073",
+        },
     },
     "text": {
         1: {
@@ -133,13 +137,17 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "2c6be6f538cf631c0c9fd22101d5304e5cef93236015c6b7835209d5402a8f9d",
             "none": "7149fee42d375089ecae1a0f2a0d896d1a809caa24cff6e6fdc7b2daf487c305",
         },
+        5: {
+            "zstd": "2c6be6f538cf631c0c9fd22101d5304e5cef93236015c6b7835209d5402a8f9d",
+            "none": "7149fee42d375089ecae1a0f2a0d896d1a809caa24cff6e6fdc7b2daf487c305",
+        },
     },
 }
 # Versions with the bytes of the one before, as they differ for other input than this: text 2 for UTF-16 and UTF-32,
 # .json, Parquet without the column, added tokens, and ends of documents in a text, text 6 for characters that libraries
 # normalize differently, texts that are divided, and copies in text split by place; chess 3 and go 3 for UTF-16 and
 # damage; chess 6 for games that only python-chess reads.
-EQUAL_HERE = {("text", 2), ("text", 6), ("chess", 3), ("chess", 6), ("go", 3)}
+EQUAL_HERE = {("text", 2), ("text", 6), ("chess", 3), ("chess", 6), ("go", 3), ("go", 6), ("neural", 5)}
 ARRAYS = {
     "zstd": "773510978ee25b4b7217757bddb3403afa3ca3ca596dd3117c8a74b35e960d29",
     "lz4": "370b384f8811ae0eb553e5946d0c04c6d293ac7c59c8a0f411da65b3b870fee8",

@@ -280,3 +280,25 @@ def test_no_number_is_too_large(convert_text: ConvertText, game: bytes, reason: 
     assert converted.reasons == ([reason] if reason else [])
     assert converted.found == 2
     assert converted.differences == []
+
+
+def test_files_of_self_play_are_read_and_their_owner_has_no_ending(convert_text: ConvertText) -> None:
+    games = text("Bcc", "Wgg") + b"\n" + text("Bcd", "Wgg")
+    converted = convert_text({"black/one.sgfs": games, "two.SGF": text("Bce", "Wgg")})
+    assert converted.sequences["player_of_file"].tolist() == ["black/one", "black/one", "two"]
+
+
+def test_results_that_name_no_winner_are_counted(convert_text: ConvertText) -> None:
+    results = ("B+-3.5", "W+0", "Left unfinished", "?", "", "B+R", "White resigns.")
+    games = [text("B" + "cdefghi"[number] + "c", "Wgg", root=f"RE[{re}]") for number, re in enumerate(results)]
+    converted = convert_text(b"\n".join(games))
+    assert converted.counts["result_unreadable"] == 3
+    assert converted.sequences["winner"].tolist() == [0, 0, 0, 0, 0, 1, 1]
+
+
+def test_a_button_changes_which_margins_contradict_the_komi(convert_text: ConvertText) -> None:
+    rules = "koSIMPLEscoreAREAtaxNONEsui0button1"
+    games = [text("Bcc", "Wgg", root=f"KM[{komi}]RE[B+0.5]RU[{rules}]") for komi in ("7", "50", "7.5")]
+    converted = convert_text(b"\n".join(games), filters={"duplicates": "keep"})
+    np.testing.assert_array_equal(converted.sequences["komi"], [7, 50, np.nan])
+    assert converted.counts["komi_contradicted"] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outofcore.domains.domain import Domain, Sequenced
-from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.params import SUFFIXES, GoSection
 
 
 class Go(Domain):
@@ -12,10 +12,10 @@ class Go(Domain):
     name = "go"
     row = "position"
     sequence = "game"
-    suffixes = (".sgf",)
+    suffixes = SUFFIXES
     section = GoSection
     packages = ("sgfmill",)
-    bytes_version = 5
+    bytes_version = 6
 
     def check_trainable(self, section: GoSection, store: Sequenced) -> None:
         """Also for its players, where the task tells them apart."""

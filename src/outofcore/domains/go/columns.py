@@ -47,11 +47,12 @@ class Header:
         self.size = meaning.board_size(values["SZ"])
         self.handicap_stated = meaning.stones_stated(values["HA"])
         self.handicap, self.handicap_rule = meaning.handicap(self.handicap_stated, opening)
-        self.rules, self.suicide, self.superko, self.scoring = meaning.rules(values["RU"])
+        stated = meaning.rules(values["RU"])
+        self.rules, self.suicide, self.superko, self.scoring, _ = stated
         result = meaning.result(self.text("RE"))
         self.winner, self.result, self.margin = result
-        self.komi, self.komi_rule = meaning.komi(values["KM"], fox=fox)
-        if meaning.contradict(self.komi, result):
+        self.komi, self.komi_rule = meaning.komi(values["KM"], values["RU"], fox=fox)
+        if meaning.contradict(self.komi, result, stated):
             self.komi, self.komi_rule = math.nan, KomiRule.CONTRADICTED
         self.date = meaning.date(values["DT"])
 

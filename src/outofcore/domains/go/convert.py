@@ -14,11 +14,12 @@ import numpy.typing as npt
 from outofcore.domains.boards.columns import filled
 from outofcore.domains.go.columns import COLUMNS, PROPERTIES, Header
 from outofcore.domains.go.filters import FilterSection, Rejection, is_unranked, refusal
-from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.params import SUFFIXES, GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, Played, PlayResult, Rules, replay
 from outofcore.domains.go.schema import TO_PLAY
 from outofcore.domains.go.sgf import encoding
+from outofcore.domains.go.sgf.meaning import ResultKind
 from outofcore.domains.go.sgf.names import decode
 from outofcore.domains.go.sgf.opening import OPENING, openings
 from outofcore.domains.go.sgf.pieces import Piece
@@ -286,7 +287,8 @@ def _labels(unit: Unit, pieces: Sequence[Piece]) -> Iterator[npt.NDArray[np.obje
         decode((piece.name,), b"", utf16=stretch.encoding != "")[0][0] if piece.name else ""
         for stretch, piece in zip(unit.stretches, pieces, strict=True)
     ]
-    owners = [path[:-4] if path.lower().endswith(".sgf") else path for path in paths]
+    endings = [next((ending for ending in SUFFIXES if path.lower().endswith(ending)), "") for path in paths]
+    owners = [path[: len(path) - len(ending)] for path, ending in zip(paths, endings, strict=True)]
     yield from (np.array(labels, object) for labels in (owners, lines, paths))
 
 
@@ -301,6 +303,10 @@ def _game_counts(played: Played, headers: Sequence[Header], kept: Ints, cut: Cut
     ):
         for rule in set(rules):
             counts[f"{prefix}_{rule.name.lower()}"] = np.array([game_rule is rule for game_rule in rules])
+    counts["result_unreadable"] = np.array(
+        [header.result is ResultKind.UNKNOWN and header.values["RE"].strip() not in (b"", b"?") for header in headers],
+        bool,
+    )
     counts["handicap_differs"] = np.array(
         [header.handicap_stated > 1 and header.handicap != header.handicap_stated for header in headers], bool
     )

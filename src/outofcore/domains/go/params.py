@@ -12,6 +12,8 @@ from outofcore.domains.domain import Section
 from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.sections import DomainSection, RawOrNamed
 
+SUFFIXES = (".sgf", ".sgfs")
+
 
 class TensorSection(Section):
     """How positions become tensors; changes no byte of the store."""

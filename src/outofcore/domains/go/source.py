@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.params import SUFFIXES, GoSection
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, NOTHING, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.ndarrays import Bytes, Ints
@@ -18,7 +18,6 @@ from outofcore.raw.files import RawFile, unpacked_name
 from outofcore.raw.streams import read_block
 from outofcore.raw.unit import Reject, Unit, raw_size
 
-SUFFIXES = (".sgf",)
 LONGEST_GAME = 1 << 23
 """Bytes of the longest game; it bounds what is held in memory."""
 MOST_GAMES = 16_384

@@ -21,7 +21,7 @@ class Neural(Domain):
     sequence = "trial"
     divided_by = "source.trial_bins"
     section = NeuralSection
-    bytes_version = 4
+    bytes_version = 5
     packages = ("h5py", "scipy")
     sizes = ("neurons", "behaviors")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"

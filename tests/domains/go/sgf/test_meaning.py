@@ -16,6 +16,7 @@ from outofcore.domains.go.sgf.meaning import (
     Ruleset,
     Scoring,
     board_size,
+    contradict,
     date,
     komi,
     rank,
@@ -89,7 +90,6 @@ def test_komi(raw: bytes, points: float, rule: KomiRule) -> None:
         ("B + 3.5", 1, ResultKind.SCORE, 3.5),
         ("W+0,5", -1, ResultKind.SCORE, 0.5),
         ("W+12.50 (moves)", -1, ResultKind.SCORE, 12.5),
-        ("W+0.0", -1, ResultKind.WIN, None),
         ("B+", 1, ResultKind.WIN, None),
         ("B+zhong", 1, ResultKind.WIN, None),
         ("B", 1, ResultKind.WIN, None),
@@ -105,7 +105,7 @@ def test_komi(raw: bytes, points: float, rule: KomiRule) -> None:
         ("Void", 0, ResultKind.VOID, None),
         ("?", 0, ResultKind.UNKNOWN, None),
         ("", 0, ResultKind.UNKNOWN, None),
-        ("Black wins", 0, ResultKind.UNKNOWN, None),
+        ("Black wins", 1, ResultKind.WIN, None),
         ("黑中盘胜", 1, ResultKind.RESIGNATION, None),
         ("白中押し勝ち", -1, ResultKind.RESIGNATION, None),
         ("黒中押", 1, ResultKind.RESIGNATION, None),
@@ -140,6 +140,26 @@ def test_komi(raw: bytes, points: float, rule: KomiRule) -> None:
         ("B+12.5, 250 moves", 1, ResultKind.SCORE, 12.5),
         *((f"B+{number}", 1, ResultKind.WIN, None) for number in ("1/0", "1-3/4", "1.3/4", "1e2", "1 & ½", "3.5.2")),
         ("W+R.", -1, ResultKind.RESIGNATION, None),
+        ("White resigns.", 1, ResultKind.RESIGNATION, None),
+        ("Black resigns. W 133", -1, ResultKind.RESIGNATION, None),
+        ("White resigned by phone", 1, ResultKind.RESIGNATION, None),
+        ("Black wins by resignation", 1, ResultKind.RESIGNATION, None),
+        ("W by resign", -1, ResultKind.RESIGNATION, None),
+        ("White wins", -1, ResultKind.WIN, None),
+        ("Black wins by 3.5 points", 1, ResultKind.SCORE, 3.5),
+        ("black by two points", 1, ResultKind.WIN, None),
+        ("White won on time", -1, ResultKind.TIME, None),
+        ("White loses on time", 1, ResultKind.TIME, None),
+        ("Black forfeits", 0, ResultKind.UNKNOWN, None),
+        ("Blackburn wins", 0, ResultKind.UNKNOWN, None),
+        ("B. Jones wins", 0, ResultKind.UNKNOWN, None),
+        ("Black and White lose", 0, ResultKind.UNKNOWN, None),
+        ("White to play", 0, ResultKind.UNKNOWN, None),
+        *(
+            (f"{winner}+{margin}", 0, ResultKind.UNKNOWN, None)
+            for winner in "BW"
+            for margin in ("-3.5", "0", "0.0", "-0.5 points")
+        ),
         ("B+" + "9" * 400, 1, ResultKind.WIN, None),
     ],
 )
@@ -258,7 +278,6 @@ def test_nothing_is_too_odd(raw: bytes) -> None:
     ("raw", "suicide", "superko", "scoring"),
     [
         (b"koPOSITIONALscoreAREAtaxNONEsui1", True, 1, Scoring.AREA),
-        (b"koSITUATIONALscoreTERRITORYtaxSEKIsui0button1", False, 2, Scoring.TERRITORY),
         (b"koSIMPLEscoreAREAtaxALLsui0whbN", False, 0, Scoring.AREA),
         (b"Tromp-Taylor", True, 1, Scoring.AREA),
         (b"Japanese", False, 0, Scoring.TERRITORY),
@@ -266,7 +285,36 @@ def test_nothing_is_too_odd(raw: bytes) -> None:
     ],
 )
 def test_rules_decide_suicide_repetition_and_scoring(raw: bytes, suicide: bool, superko: int, scoring: Scoring) -> None:
-    assert rules(raw)[1:] == (suicide, superko, scoring)
+    assert rules(raw)[1:] == (suicide, superko, scoring, False)
+
+
+BUTTON = b"koPOSITIONALscoreAREAtaxSEKIsui1button1whbN"
+
+
+@pytest.mark.parametrize(
+    ("raw", "ruleset", "expected"),
+    [
+        (b"50", BUTTON, 50.0),
+        (b"75", b"koSIMPLEscoreTERRITORYtaxSEKIsui0", 75.0),
+        (b"-50", BUTTON, -50.0),
+        (b"100", b"koSIMPLEscoreAREAtaxNONEsui0whb0", 100.0),
+        (b"3.75", BUTTON, 3.75),
+        (b"50", b"Chinese", 0.5),
+    ],
+)
+def test_komi_of_katago_is_in_points(raw: bytes, ruleset: bytes, expected: float) -> None:
+    assert komi(raw, ruleset)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("ruleset", "has_button"),
+    [(BUTTON, True), (b"koSIMPLEscoreAREAtaxALLsui0button0", False), (b"AGA button", True), (b"AGA", False)],
+)
+def test_a_button_is_worth_half_a_point(ruleset: bytes, has_button: bool) -> None:
+    stated = rules(ruleset)
+    assert stated.button is has_button
+    halves = [komi for komi in (6.5, 7.0) if contradict(komi, result("B+3"), stated)]
+    assert halves == ([7.0] if has_button else [6.5])
 
 
 def test_each_named_ruleset_states_how_it_scores() -> None:

@@ -17,20 +17,14 @@ _SIGNED = re.compile(r"(\d*)\s*([¼½¾])")
 _SIGNS = {"¼": 0.25, "½": 0.5, "¾": 0.75}
 _UNITS = re.compile(r"\s*([目집호点子]|points?|pts)?\s*(半|반)?(.*)", re.DOTALL)
 _MORE = re.compile(r"[^(,;]*[\d¼½¾]")  # a number that is not read whole
-_RESULT = re.compile(r"(B|W|Black|White)(?:\s*\+\s*(.*))?", re.IGNORECASE | re.DOTALL)
+_GIVES = re.compile(r"^[黑黒]?[贴貼]目?")
+_RESULT = re.compile(r"(B|W|Black|White)\s*(\+.*)?", re.IGNORECASE | re.DOTALL)
 _DATE = re.compile(r"(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2}))?)?")
 _RANK = re.compile(r"(P?)\s*(\d{1,2})\s*(dan pro|[a-z]+|段|级|級|品|단|급|段位)?", re.IGNORECASE)
 _NUMERAL = re.compile(r"([初초一二三四五六七八九十]{1,3})\s*(?=[段级級品단급])")
 _NUMERALS = {"初": 1, "초": 1, "十": 10, **{digit: n for n, digit in enumerate("一二三四五六七八九", 1)}}
 _AMATEUR = re.compile(r"业余|業餘|業余|アマチュア|アマ|아마")
 _PROFESSIONAL = re.compile(r"职业|職業|专业|プロ|프로")
-_BLACK, _COLOURS = "黑黒흑", "黑黒흑白백"
-_WINS, _LOSES = re.compile(r"胜|勝|승|赢|贏"), re.compile(r"负|負|敗|败|패|投了|投子|认输|認輸")
-_HOW = {
-    "RESIGNATION": re.compile(r"中盘|中盤|中押|불계|投了|投子|认输|認輸"),
-    "TIME": re.compile(r"超时|超時|时间|時間|시간"),
-    "FORFEIT": re.compile(r"弃权|棄権|棄權|不戦|不战|기권|犯规|犯規|反則|반칙"),
-}
 _DRAWN = ("0", "draw", "jigo", "tie", "和棋", "和局", "平局", "持碁", "持棋", "ジゴ", "무승부")
 _NO_RESULT = ("void", "無勝負", "无胜负", "无勝負", "무효")
 _LARGEST_KOMI = 625.0
@@ -114,6 +108,19 @@ class Scoring(IntEnum):
     """Surrounded points and prisoners."""
 
 
+_COLOUR = re.compile(r"(?P<black>[黑黒흑]|\bblack\b|^b(?=\s))|[白백]|\bwhite\b|^w(?=\s)", re.IGNORECASE)
+_VERB = re.compile(
+    r"(?P<wins>胜|勝|승|赢|贏|\b(?:wins?|won|by)\b)|负|負|敗|败|패|投了|投子|认输|認輸|\b(?:resigns|resigned|loses|lost)\b",
+    re.IGNORECASE,
+)
+_BEFORE_MARGIN = re.compile(
+    r"^(?:[黑黒흑白백番方棋이의の:,+\s]|\b(?:black|white|[bw]|wins?|won|by)\b)*(?:胜|勝ち?|승|赢|贏)?\s*", re.IGNORECASE
+)
+_HOW = {
+    ResultKind.RESIGNATION: re.compile(r"^\+\s*r|resign|中盘|中盤|中押|불계|投了|投子|认输|認輸"),
+    ResultKind.TIME: re.compile(r"^\+\s*t|\btime|超时|超時|时间|時間|시간"),
+    ResultKind.FORFEIT: re.compile(r"^\+\s*f|forfeit|弃权|棄権|棄權|不戦|不战|기권|犯规|犯規|反則|반칙"),
+}
 SUICIDE_ALLOWED = frozenset((Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR))
 SUPERKO = {Ruleset.CHINESE: 1, Ruleset.AGA: 2, Ruleset.NEW_ZEALAND: 2, Ruleset.TROMP_TAYLOR: 1}
 """1: no position twice; 2: no position twice with the same side to move. Other rulesets have only simple ko."""
@@ -127,6 +134,7 @@ SCORING = {
     Ruleset.TROMP_TAYLOR: Scoring.AREA,
 }
 _KATAGO = re.compile(r"ko(simple|positional|situational|spight)score(area|territory)tax\w*?sui([01])", re.IGNORECASE)
+_BUTTON = re.compile(r"button(?!0)", re.IGNORECASE)
 _RULESETS = {
     "japanese": Ruleset.JAPANESE,
     "japan": Ruleset.JAPANESE,
@@ -161,6 +169,7 @@ class StatedRules(NamedTuple):
     suicide: bool  # allowed
     superko: int  # see SUPERKO
     scoring: Scoring
+    button: bool  # worth half a point to who takes it
 
 
 @remembered
@@ -207,26 +216,28 @@ def _plain(text: str) -> str:
 
 
 @remembered
-def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
-    """Points given to White, and the rule used.
+def komi(raw: bytes, ruleset: bytes = b"", *, fox: bool = False) -> tuple[float, KomiRule]:
+    """Points given to White by KM, and the rule used; ``ruleset`` is RU.
 
-    Some servers write hundredths, and area counting halves points, see :func:`quarters_doubled`. Whole multiples of 25
-    from 50 on (in files of Fox: from 25 on), and quarters below 5 stones, can have no other meaning: nobody gives so
-    many points in such steps without a decimal point. The sign is White's or Black's favour as usual.
+    KataGo writes points. Some servers write hundredths, and area counting halves points, see :func:`quarters_doubled`.
+    Whole multiples of 25 from 50 on (in files of Fox: from 25 on), and quarters below 5 stones, can have no other
+    meaning: nobody gives so many points in such steps without a decimal point. The sign is White's or Black's favour as
+    usual.
     """
     if not raw.strip():
         return math.nan, KomiRule.MISSING
-    text = _plain(raw.decode("utf-8", "replace"))
+    text = _GIVES.sub("", _plain(raw.decode("utf-8", "replace")))
     sign = -1 if text.startswith(("-", "−")) else 1
     plain = text.lstrip("+-−").strip()
     value, rest = points(plain)
     if math.isnan(value) or rest or len(text) - len(plain) > 2:
         return math.nan, KomiRule.UNREADABLE
-    if plain.isdecimal() and (25 if fox else 50) <= value <= 1000 and value % 25 == 0:
+    in_points = rules(ruleset).ruleset is Ruleset.KATAGO
+    if not in_points and plain.isdecimal() and (25 if fox else 50) <= value <= 1000 and value % 25 == 0:
         if value < 100 * _LARGEST_KOMI_IN_STONES and (value % 50 or value == 350):
             return sign * value / 50, KomiRule.HUNDREDTHS_DOUBLED
         return sign * value / 100, KomiRule.HUNDREDTHS
-    value, is_doubled = quarters_doubled(value, _LARGEST_KOMI_IN_STONES)
+    value, is_doubled = quarters_doubled(value, 0 if in_points else _LARGEST_KOMI_IN_STONES)
     if not value <= _LARGEST_KOMI:
         return math.nan, KomiRule.UNREADABLE
     return (sign * value if value else 0.0), KomiRule.DOUBLED if is_doubled else KomiRule.AS_WRITTEN
@@ -243,36 +254,34 @@ def result(text: str) -> GameResult:
         return GameResult(0, ResultKind.VOID, math.nan)
     match = _RESULT.fullmatch(text)
     if match:
-        winner, how = (1 if match[1][0] in "bB" else -1), (match[2] or "").strip().lower()
+        winner, how = (1 if match[1][0] in "bB" else -1), (match[2] or "").lower()
     else:
-        winner = _winner(text)
-        how = "" if not winner else re.sub(rf"^[{_COLOURS}番方棋이의の:,+\s]*(?:胜|勝ち?|승|赢|贏)?\s*", "", text)
-    if not winner:
-        return GameResult(0, ResultKind.UNKNOWN, math.nan)
-    for prefix, kind in (("r", ResultKind.RESIGNATION), ("t", ResultKind.TIME), ("f", ResultKind.FORFEIT)):
-        if how.startswith(prefix) or _HOW[kind.name].search(how):
+        winner, how = _winner(text), word
+    for kind, pattern in _HOW.items():
+        if winner and pattern.search(how):
             return GameResult(winner, kind, math.nan)
-    value, rest = points(how)
+    value, rest = points(_BEFORE_MARGIN.sub("", how))
     margin, _ = quarters_doubled(value)
+    if not winner or margin <= 0:  # who is ahead by nothing, or by less, has not won
+        return GameResult(0, ResultKind.UNKNOWN, math.nan)
     if 0 < margin <= _LARGEST_MARGIN and margin % 0.5 == 0 and not _MORE.match(rest):
         return GameResult(winner, ResultKind.SCORE, margin)
     return GameResult(winner, ResultKind.WIN, math.nan)
 
 
-def contradict(komi: float, result: GameResult) -> bool:
-    """Whether no game with this komi ends with this margin: without komi, boards are counted in whole points."""
-    return result.kind is ResultKind.SCORE and (komi + result.margin) % 1 > 0  # False if komi is unknown
+def contradict(komi: float, result: GameResult, rules: StatedRules) -> bool:
+    """Whether no game with this komi ends with this margin: without komi and button, whole points are counted."""
+    halves = 0.5 if rules.button else 0.0
+    return result.kind is ResultKind.SCORE and (komi + result.margin + halves) % 1 > 0  # False if komi is unknown
 
 
 def _winner(text: str) -> int:
-    """The winner that a Chinese, Japanese or Korean result names: 1 Black, -1 White, 0 none."""
-    wins, loses = _WINS.search(text), _LOSES.search(text)
-    verb = wins or loses
-    named = [letter for letter in text[: verb.start() if verb else None] if letter in _COLOURS]
-    if not named or (not verb and len(set(named)) > 1):
+    """The winner that a result in words names: 1 Black, -1 White, 0 none."""
+    verb = _VERB.search(text)
+    named = [1 if colour["black"] else -1 for colour in _COLOUR.finditer(text, 0, verb.start() if verb else len(text))]
+    if not named or (text.isascii() and not verb) or ((text.isascii() or not verb) and len(set(named)) > 1):
         return 0
-    winner = 1 if named[-1] in _BLACK else -1
-    return winner if wins or not loses else -winner
+    return named[-1] if not verb or verb["wins"] else -named[-1]
 
 
 @remembered
@@ -317,16 +326,16 @@ def _number(numeral: re.Match[str]) -> str:
 
 @remembered
 def rules(raw: bytes) -> StatedRules:
-    """The ruleset named by RU, and what it says about suicide, repetition and scoring."""
+    """The ruleset named by RU, and what it says about suicide, repetition, scoring and a button."""
     text = raw.decode("latin-1")
-    spelled = _KATAGO.match(text.strip())
+    spelled, button = _KATAGO.match(text.strip()), _BUTTON.search(text) is not None
     if spelled:
         superko = {"positional": 1, "situational": 2}.get(spelled[1].lower(), 0)
-        return StatedRules(Ruleset.KATAGO, spelled[3] == "1", superko, Scoring[spelled[2].upper()])
-    word = re.sub(r"[^a-z]", "", text.lower()).removesuffix("rules").removesuffix("rule")
+        return StatedRules(Ruleset.KATAGO, spelled[3] == "1", superko, Scoring[spelled[2].upper()], button)
+    word = re.sub(r"[^a-z]", "", _BUTTON.sub("", text.lower())).removesuffix("rules").removesuffix("rule")
     ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
     scoring = SCORING.get(ruleset, Scoring.UNKNOWN)
-    return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0), scoring)
+    return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0), scoring, button)
 
 
 def stones_stated(raw: bytes) -> int:
