@@ -33,7 +33,7 @@ from outofcore.store.schema import Schema
 from outofcore.system.durable import TemporaryFolder
 from outofcore.training.checkpoint import read_saved
 from outofcore.training.evaluation import add_sums
-from outofcore.training.results import MODEL
+from outofcore.training.results import MODEL, section_of_identity
 
 STORE = "store.zarr"
 BATCH = 256
@@ -78,7 +78,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     content = read_model(file)
     try:
         identity = parse_json(content["identity"])
-        name, params, parts = str(identity["domain"]), identity["params"], identity["parts"]
+        name, parts = str(identity["domain"]), identity["parts"]
         attributes, version = dict(identity["attributes"]), content["version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise StateError(
@@ -89,7 +89,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     if make is None:
         raise ParamsError(f"{file}: domain {name} makes no task without a store; give its model.py a planned_task")
     try:
-        section = domain.section.model_validate({**params, "raw": "."})
+        section = section_of_identity(identity)
         described = (parts or {"": attributes}).items()
         schemas = {part: Schema(rows=(), sequences=(), attributes=stated) for part, stated in described}
         _check_sizes(content["model"], [stated[size] for _, stated in described for size in domain.sizes])
@@ -416,6 +416,12 @@ def model_file(path: Path) -> Path:
         names = ", ".join(str(file.parent) for file in trained)
         raise StateError(f"{path}: expected one model, found {len(trained)}; name one of {names}")
     return trained[0]
+
+
+def run_folder(file: Path) -> Path | None:
+    """The run or project that has this ``model.pt`` in ``models/<domain>``; None if it is elsewhere."""
+    folder = file.absolute().parent
+    return folder.parents[1] if folder.parent.name == "models" else None
 
 
 def read_model(file: Path) -> dict[str, Any]:

@@ -113,6 +113,19 @@ def section_of_store(
     return section_of(domain, caller, params, content)
 
 
+def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings for a file or a folder, or for the folder and the rest of a pattern."""
+    if not isinstance(raw, str | Path):
+        raise ParamsError(
+            f"raw: expected a file, a folder, or a pattern such as 'games/*.pgn', got a {type(raw).__name__}"
+        )
+    path = Path(raw)
+    named = next((place for place, step in enumerate(path.parts) if set(step) & set("*?[")), None)
+    if named is None or path.exists() or "match" in settings:
+        return {"raw": str(raw)}
+    return {"raw": str(Path(*path.parts[:named])), "match": "/".join(path.parts[named:])}
+
+
 def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a call, later ones over earlier ones.
 

@@ -31,7 +31,7 @@ from outofcore.domains.registry import get_domain, search_raw
 from outofcore.domains.splits import SPLITS, splits_of
 from outofcore.domains.units import unit_converter
 from outofcore.errors import ParamsError, RawInputError, StoreError
-from outofcore.params import section_of
+from outofcore.params import raw_settings, section_of
 from outofcore.project.code import code_of
 from outofcore.project.entries import STORES, by_entry, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, Search, by_ending, endings
@@ -128,19 +128,6 @@ def convert(
         section = kind.prepared(section, str(target))
     named = Path(target).absolute()
     return convert_to_folder(kind, section, folder, named.with_name(named.name + REJECTS), machine)[0]
-
-
-def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The settings for a file or a folder, or for the folder and the rest of a pattern."""
-    if not isinstance(raw, str | Path):
-        raise ParamsError(
-            f"raw: expected a file, a folder, or a pattern such as 'games/*.pgn', got a {type(raw).__name__}"
-        )
-    path = Path(raw)
-    named = next((place for place, step in enumerate(path.parts) if set(step) & set("*?[")), None)
-    if named is None or path.exists() or "match" in settings:
-        return {"raw": str(raw)}
-    return {"raw": str(Path(*path.parts[:named])), "match": "/".join(path.parts[named:])}
 
 
 def convert_to_folder(
@@ -240,7 +227,8 @@ def convert_entries(
                         domain, section, store, rejects, machine, commit, files=files, earlier=earlier
                     )[0]
                 )
-                new.add(name, made_of, earlier, figures)
+                digests = dict(zip((file.name for file in files), inputs.digests, strict=True))
+                new.add(name, made_of, earlier, figures, digests)
             taken += [name] if entries is new else []
             records[name] = {**entries.records[name], "after": earlier.digest}
             earlier.add(name, made_of, entries.keys(name))

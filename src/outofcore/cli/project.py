@@ -56,7 +56,7 @@ def plan(
     with one_line_errors(resumes=False):
         begin("plan: a sample of the input is converted in memory, nothing is written")
         from outofcore.domains.registry import DOMAINS, get_domain
-        from outofcore.params import given_settings, load_params, section_of
+        from outofcore.params import given_settings, load_params, raw_settings, section_of
         from outofcore.settings.machine import load_machine
 
         machine, cache = load_machine(), find_cache()
@@ -65,7 +65,7 @@ def plan(
         if raw is None and setting:
             raise ParamsError("-S: expected DOMAIN and RAW with it; the settings of a project are in its params file")
         with large_imports():
-            from outofcore.pipeline import place_of, raw_settings
+            from outofcore.pipeline import place_of
             from outofcore.plan import plan_domain, plan_run
             from outofcore.project.create import misread
             from outofcore.project.locked import refuse_earlier_tokenizer

@@ -16,7 +16,7 @@ from outofcore.display.console import one_line_errors, visible
 from outofcore.errors import ParamsError
 from outofcore.inspect import terminal
 from outofcore.store.connection import shown
-from outofcore.store.opening import open_data, open_stores
+from outofcore.store.opening import open_data
 from outofcore.system.importing import large_imports
 
 
@@ -192,7 +192,7 @@ def predict(
 def prove(
     model: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/first, or of a model: models/chess.")],
     store: Annotated[str | None, typer.Argument(help="Folder or address of the store it was trained on.")] = None,
-    raw: Annotated[Path | None, typer.Argument(help="Raw file or folder of that store.")] = None,
+    raw: Annotated[str | None, typer.Argument(help="Raw file, folder or pattern of that store.")] = None,
     *,
     again: Annotated[
         bool, typer.Option("--again", help="Also train again, and compare model.pt byte for byte.")
@@ -214,7 +214,7 @@ def prove(
         with large_imports():
             from outofcore.inspect.prove import prove as check
 
-        proof = check(model, open_stores(store) if store else None, raw, again=again)
+        proof = check(model, store, raw, again=again)
         if as_json:
             print_json(asdict(proof) | {"holds": proof.holds})
         else:

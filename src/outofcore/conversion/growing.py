@@ -99,9 +99,12 @@ class Entries:
         """The SHA-256 of the files next to a store, by their endings."""
         return {end: describe(self.folder, f"{name}{end}")[1] for end in TABLES if self.path(name, end).is_file()}
 
-    def add(self, name: str, made_of: str, earlier: Earlier, figures: Mapping[str, Any]) -> None:
-        """Record an entry whose files are here."""
+    def add(
+        self, name: str, made_of: str, earlier: Earlier, figures: Mapping[str, Any], files: Mapping[str, str]
+    ) -> None:
+        """Record an entry whose files are here; the digests of its raw ``files``, unless it has a store with them."""
         facts = {"made_of": made_of, "after": earlier.digest, "figures": figures, "tables": self._tables(name)}
+        facts |= {} if figures["accepted"] else {"files": files}
         self.record({**self.records, name: facts})
 
     def record(self, records: Mapping[str, Mapping[str, Any]]) -> None:

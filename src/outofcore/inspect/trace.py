@@ -14,6 +14,7 @@ from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import Look, looks
 from outofcore.loading.iteration import Loader
 from outofcore.loading.origins import Origin, sequences_of
+from outofcore.models import run_folder
 from outofcore.params import load_params, section_of_store
 from outofcore.raw.files import RawFile, unpacked_name
 from outofcore.raw.unit import Unit
@@ -23,6 +24,7 @@ from outofcore.store.connection import is_address
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 from outofcore.training.loaders import training_batches
+from outofcore.training.results import section_of_identity
 
 Place = tuple[int, int]
 """Member and offset of a record in its raw file."""
@@ -34,14 +36,16 @@ def loader_of_run(file: Path, content: dict[str, Any], place: str | Path | None)
     Raises ParamsError if the store is another one or unknown, or the model was trained straight from raw files.
     """
     identity = parse_json(content["identity"])
-    domain, ranks = get_domain(identity["domain"]), parse_json(content.get("record", "{}")).get("ranks")
-    section: Any = domain.section.model_validate({**identity["params"], "raw": "."})
-    if domain.streamed(section):
+    domain, section = get_domain(identity["domain"]), section_of_identity(identity)
+    processes = parse_json(content.get("record", "{}")).get("processes") or [{"ranks": None}]
+    if not any(identity["attributes"]["rows"].values()):
         raise ParamsError(f"{file}: trained straight from raw files, in an order that does not name their records")
-    facts = file.parents[2] / "metrics" / domain.name / "train_run.json"
-    place = place or (parse_json(facts.read_text(encoding="utf-8")).get("store") if facts.is_file() else None)
+    run = run_folder(file)
+    facts = run / "metrics" / domain.name / "train_run.json" if run else None
+    if place is None and facts and facts.is_file():
+        place = parse_json(facts.read_text(encoding="utf-8")).get("store")
     if place is None:
-        raise ParamsError(f"{file}: where its store is, is not recorded in {facts}; name it with --store")
+        raise ParamsError(f"{file}: where its store is, is not recorded in {facts or 'a run'}; name it with --store")
     if not is_address(place) and not Path(place).exists():
         raise ParamsError(f"{file}: expected its store at {place}, which does not exist; name it with --store")
     store = open_data(place)
@@ -50,7 +54,7 @@ def loader_of_run(file: Path, content: dict[str, Any], place: str | Path | None)
             f"{store.root}: expected the store that {file} was trained on, digest {identity['store'][:12]}, got "
             f"{store.digest[:12]}; name that one with --store"
         )
-    return training_batches(domain, section, store, load_machine().memory, ranks)
+    return training_batches(domain, section, store, load_machine().memory, processes[-1]["ranks"])
 
 
 def origin_table(origins: Iterable[Origin]) -> DisplayTable:

@@ -31,6 +31,9 @@ class Progress:
     step: int = 0  # optimizer steps made
     epoch: int = 0
     batches: int = 0  # of the current epoch, trained on
+    skipped: int = 0  # of the steps, those that ``skip`` left out
+    # device, ranks and micro-batch of each process that made steps, with the step after which it began
+    processes: list[dict[str, Any]] = field(default_factory=list)
     loader: dict[str, Any] | None = None  # the training loader's state after them; None at both ends of an epoch
     # rows of the curves: step and metrics by name
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)
@@ -38,6 +41,16 @@ class Progress:
     loss_count: float = 0.0  # its count
     validated: int = -1  # step of the last validation, -1 before the first
     sums: dict[str, Tensor] = field(default_factory=dict)  # of the last validation
+
+    def begin(self, process: Mapping[str, Any]) -> None:
+        """Record the process that makes the next steps, unless it is as the one before."""
+        self.processes = [known for known in self.processes if known["step"] < self.step]
+        if not self.processes or {**self.processes[-1], **process} != self.processes[-1]:
+            self.processes.append({"step": self.step, **process})
+
+    def micro_batch(self) -> int:
+        """That of the next step."""
+        return int(next(known for known in reversed(self.processes) if known["step"] <= self.step)["micro_batch"])
 
     def epoch_over(self, batches: int) -> bool:
         """Whether the epoch is over, of which the ranks there are now make so many batches.

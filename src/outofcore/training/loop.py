@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import islice
@@ -54,6 +54,7 @@ def fit(
     checkpoint_seconds: float = 300.0,
     facts: Mapping[str, Any] | None = None,
     place: str = "",
+    processes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Train, validate, and write the results; returns ``train.json``.
 
@@ -67,7 +68,8 @@ def fit(
     a time (0: whole batches), which changes results only by rounding. ``threads`` are cores for torch over all ranks of
     this machine, 0 for its own default, too many in a container with fewer. A checkpoint of another ``identity``
     (params and the store's digest) or ``code`` (versions and a digest) is ignored, and a warning says so. ``facts`` are
-    further entries of ``train.json``, ``place`` that of the store, for ``train_run.json``.
+    further entries of ``train.json``, ``place`` that of the store, for ``train_run.json``. ``processes`` are those of
+    an earlier run, whose micro-batches are taken again at the same steps.
 
     Written to ``out``: ``metrics/<name>/train.json`` and, with the task's headline alone, ``headline.json`` (a function
     of params and data, up to device rounding), ``metrics/<name>/train_run.json`` (this machine),
@@ -88,7 +90,7 @@ def fit(
     saver = Saver(checkpoint, json.dumps(identity, sort_keys=True), code or {}, checkpoint_seconds)
     device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
     with device_memory():
-        run = _Run(name, task.to(where), section, len(train), where, micro_batch, saver, out / "plots" / name / "train")
+        run = _Run(name, task.to(where), section, len(train), where, saver, out / "plots" / name / "train")
     progress, curves, steps = run.progress, run.curves, run.steps
     length = _length(section, steps, len(train))
     note(f"{name}: {length}")
@@ -96,6 +98,15 @@ def fit(
     if val_batches > between > 0:
         shorter = "val_examples reads fewer"
         note(f"{name}: a validation is {val_batches:,} batches, but {between:,} steps come before it; {shorter}")
+    process = {
+        "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
+        "ranks": ranks.world,
+        "micro_batch": micro_batch,
+    }
+    if processes:
+        progress.processes = list(map(dict, processes))
+    else:
+        progress.begin(process)
     resumed_from = progress.step
     if resumed_from:
         note(f"{name}: resuming at step {resumed_from:,} of {steps:,}")
@@ -129,9 +140,8 @@ def fit(
         "peak_memory_bytes": memory.peak_bytes,
         "peak_device_bytes": torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0,
         "store": place,
+        **process,
         "device": str(where),
-        "ranks": ranks.world,
-        "micro_batch": micro_batch,
         "resumed_from_step": resumed_from,
     }
     if ranks.rank == 0:
@@ -139,10 +149,8 @@ def fit(
         write_plots(out / "plots" / name, task, progress.sums)
         record = {
             "code": dict(code or {}),
-            "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
-            "ranks": ranks.world,
-            "micro_batch": micro_batch,
-            "order": order_of(train, progress.step),
+            "processes": progress.processes,
+            "order": order_of(train, progress.step, progress.skipped),
         }
         write_model(out / "models" / name, task, saver.identity, progress.step, record)
         headline = {key: figures[key] for key in (*(task.headline or figures), *(facts or {})) if key in figures}
@@ -199,14 +207,13 @@ class _Run:
         section: TrainSection,
         batches: int,  # of an epoch
         where: torch.device,
-        micro_batch: int,
         saver: Saver,
         curves: Path,
     ) -> None:
         self.stop = StopBetweenSteps()
         self.samples, self.seconds, self.waited = 0, 0.0, 0.0  # of the steps in this process
         self._task, self._section, self._skip = task, section, Steps("train.skip", section.skip)
-        self._where, self._micro_batch = where, micro_batch
+        self._where = where
         self._saver, self._ranks = saver, meet(where)
         self._optimizer = make_optimizer(
             task,
@@ -245,6 +252,7 @@ class _Run:
             batch = next(batches)
             if progress.step + 1 in self._skip:
                 progress.step, progress.batches = progress.step + 1, progress.batches + 1
+                progress.skipped += 1
                 progress.loader = train.state_dict() if progress.batches < len(train) else None
                 continue
             self.waited += time.perf_counter() - asked
@@ -272,7 +280,7 @@ class _Run:
         # takes the low 32 bits of a seed only.
         torch.manual_seed(key(self._section.seed, progress.step, _LAYERS, self._ranks.rank))
         with self._precision():
-            pieces = list(self._task.micro_batches(batch, self._micro_batch))
+            pieces = list(self._task.micro_batches(batch, progress.micro_batch()))
             totals = train_step(self._model, self._optimizer, pieces, self._ranks.world, self._section.clip_norm)
         self._losses.append(totals)
         progress.step, progress.batches = progress.step + 1, progress.batches + 1
@@ -289,7 +297,7 @@ class _Run:
         val.set_epoch(0)
         with torch.no_grad(), self._precision():
             for number, batch in enumerate(islice(val, count), 1):
-                add_sums(sums, self._task, batch, self._micro_batch)
+                add_sums(sums, self._task, batch, self.progress.micro_batch())
                 self.curves.show(self.progress.step, f"validation {number:,} of {count:,}")
                 self._pause()
         for module, mode in modes.items():

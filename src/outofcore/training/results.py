@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from outofcore.domains.registry import get_domain
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.loading.iteration import Loader
@@ -64,10 +65,21 @@ def identity_of(store: Store, section: Any) -> dict[str, Any]:
         "domain": store.domain,
         "store": store.digest,
         "raw": raw_digest(store),
-        "params": section.model_dump(mode="json", exclude={"audit"}),  # which no model depends on
+        "params": settings_of_run(section),
         "attributes": store.attributes,
         "parts": {part: store.part_attributes(part) for part in store.parts if part},
     }
+
+
+def settings_of_run(section: Any) -> dict[str, Any]:
+    """The settings that a run records; its store records those of the conversion."""
+    return dict(section.model_dump(mode="json", include={"match", "tensors", "train"}))
+
+
+def section_of_identity(identity: Mapping[str, Any]) -> Any:
+    """The settings of a run and of the conversion of its store, from what it recorded."""
+    settings = {**identity["params"], **identity["attributes"]["params"], "raw": "."}
+    return get_domain(identity["domain"]).section.model_validate(settings)
 
 
 def raw_digest(store: Store) -> str:
@@ -103,13 +115,16 @@ def load_weights(task: Task, folder: Path) -> None:
         raise StateError(message) from error
 
 
-def order_of(train: Batches, steps: int) -> dict[str, Any]:
+def order_of(train: Batches, steps: int, skipped: int) -> dict[str, Any]:
     """What determines the batches of a run of so many steps, as JSON values; the first and the last by digest.
+
+    Of the steps, ``skipped`` were left out.
 
     A digest is a SHA-256 over part, split and rows of the samples, and the records that these come from.
     """
     state = train.state_dict()
     facts = {"version": state.get("version"), "layout": state.get("layout"), "batches of an epoch": len(train)}
+    facts["steps left out"] = skipped
     if isinstance(train, Loader) and steps:
         for name, step in (("first batch", 1), ("last batch", steps)):
             samples = [(one.sample, one.part, one.split, one.row, one.rows, one.record) for one in train.trace(0, step)]

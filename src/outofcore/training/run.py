@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,12 @@ def run(
     out: Path,
     tell: Tell | None = None,
     commit: Commit | None = None,
+    processes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Train into ``models``, ``metrics`` and ``plots`` of a folder; ``commit`` says what DVC will do with the model."""
+    """Train into ``models``, ``metrics`` and ``plots`` of a folder; ``commit`` says what DVC will do with the model.
+
+    ``processes`` are those of an earlier run that is made again.
+    """
     name, device = domain.name, choose_device(machine.device)
     ranks = meet(device)  # before the task is made, whose notes come from the first rank
     if ranks.rank or tell is None:
@@ -178,6 +182,7 @@ def run(
             threads=machine.workers,
             facts={"val_digest": split_digest(store, "val")},
             place=str(store.root),
+            processes=processes,
         )
     if streamed and not ranks.rank:
         write_metrics(metrics, stream_run=train.tally.figures())
