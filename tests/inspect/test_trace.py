@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 import outofcore
+from outofcore.inspect.trace import raw_records
 from tests.inspect.test_diff import game
 from tests.lines_project import call
 from tests.samples import ROOT, write_sample
@@ -81,6 +82,31 @@ def test_raw_prints_the_bytes_at_the_place_that_is_named(domain: str, folder: Pa
             assert text.count("[Event ") == 1
             assert text.rstrip().endswith("1-0")
     assert len(files) > 1
+
+
+@pytest.mark.parametrize("splits", [{"by": "place", "val": 0.3, "test": 0.2}, {"val": 0, "test": 0}])
+def test_raw_prints_the_part_of_a_text_that_is_a_document(tmp_path: Path, splits: dict[str, Any]) -> None:
+    """Texts that are divided, or split by place, against the text of their tokens."""
+    text = "".join(f"line {number} of é\n" for number in range(300))
+    for name, content in {
+        "a.txt": text.encode(),
+        "b.jsonl": "".join(json.dumps({"text": f"{part} {text}"}) + "\n" for part in "ab").encode(),
+        "c.txt": text.upper().encode("utf-16"),
+        "d.jsonl": json.dumps({"text": "short"}).encode(),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    source = {"longest_document": 1000}
+    outofcore.convert("text", tmp_path, tmp_path / "s.zarr", tokenizer=TOKENIZER, source=source, splits=splits)
+    store = outofcore.open_store(tmp_path / "s.zarr")
+    for split in store.splits:
+        batches = outofcore.loader(store, split, 1, shuffle=False, seq_len=8)
+        for origins in filter(None, (batches.trace(0, step) for step in range(1, len(batches), 5))):
+            records = raw_records(batches, origins, str(tmp_path))
+            for origin in origins:
+                start, length = (values[origin.sequence] for values in store.extents(split))
+                ids = store.rows(split)["tokens"].read(int(start), int(start + length) - 1)
+                printed = records[origin.record]
+                assert store.tokenizer.decode(ids) == (json.loads(printed)["text"] if printed[0] == "{" else printed)
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,14 @@ class Domain:
             return partial(module.divided, section=section)
         return partial(halves, last_start=module.last_start) if hasattr(module, "last_start") else None
 
+    def record(self, unit: Unit, section: Any, place: tuple[int, int], size: int | None) -> bytes:
+        """The record of a unit that begins at a member and an offset, as UTF-8; ``size`` is its column ``bytes``."""
+        del size
+        divided = self.divided(section)
+        while parts := divided and divided(unit):
+            unit = next((part for part in reversed(parts) if part.begin <= place), parts[0])
+        return unit.payload
+
     def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """A pure, picklable function: the same unit gives the same result anywhere.
 

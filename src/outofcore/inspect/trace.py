@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.display.table import DisplayTable, columns
-from outofcore.domains.domain import Divided
 from outofcore.domains.registry import DOMAINS, get_domain, search_raw
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import Look, looks
@@ -17,7 +16,6 @@ from outofcore.loading.origins import Origin, sequences_of
 from outofcore.models import run_folder
 from outofcore.params import load_params, section_of_store
 from outofcore.raw.files import RawFile, unpacked_name
-from outofcore.raw.unit import Unit
 from outofcore.settings.machine import load_machine
 from outofcore.settings.yaml_text import parse_json
 from outofcore.store.connection import is_address
@@ -145,16 +143,17 @@ def _raw_records(store: Store, origins: Iterable[Origin], folder: str | None) ->
         folder = raw if isinstance(raw, str) else None
     if folder is None:
         raise ParamsError(f"{store.root} does not say where its raw files are: name their folder with --raw-folder")
-    section = section_of_store(store.attributes, domain.name, "trace", None, {"raw": folder})
-    divided = domain.divided(section)
-    if divided is None:
+    # Records are cut in the same way whatever the splits are.
+    settings = {"raw": folder, "splits": {"val": 0, "test": 0}}
+    section = section_of_store(store.attributes, domain.name, "trace", None, settings)
+    if domain.divided(section) is None:
         raise ParamsError(f"a {domain.sequence} of {domain.name} is no bytes of its own in its file; use --show")
     files = search_raw(domain, section).files
     digests = {name: store.sources[name].read().tolist() for name in ("name", "digest")}
-    wanted: dict[str, dict[Place, str]] = {}
+    wanted: dict[str, dict[Place, Origin]] = {}
     for origin in origins:
         name, member = _file_of(origin, files, domain.suffixes, folder)
-        wanted.setdefault(name, {})[member, origin.offset or 0] = origin.record
+        wanted.setdefault(name, {})[member, origin.offset or 0] = origin
     for file in files:
         if file.name not in wanted:
             continue
@@ -164,7 +163,11 @@ def _raw_records(store: Store, origins: Iterable[Origin], folder: str | None) ->
                 f"{file.path}: not the file that {store.root} was made of, by its SHA-256; name the folder that has it "
                 "with --raw-folder"
             )
-        yield from _records(domain.units([file], section), wanted[file.name], divided)
+        for unit, after in pairwise(chain(domain.units([file], section), [None])):
+            assert unit is not None
+            for place, origin in sorted(wanted[file.name].items()):
+                if unit.begin <= place and (after is None or place < after.begin):
+                    yield origin.record, domain.record(unit, section, place, origin.columns.get("bytes"))
 
 
 def _file_of(origin: Origin, files: Iterable[RawFile], suffixes: tuple[str, ...], folder: str) -> tuple[str, int]:
@@ -177,19 +180,3 @@ def _file_of(origin: Origin, files: Iterable[RawFile], suffixes: tuple[str, ...]
             if unpacked_name(file.name, member.name) == origin.file:
                 return file.name, number
     raise RawInputError(f"{folder}: no file {origin.file} in it; name the folder that has it with --raw-folder")
-
-
-def _records(units: Iterable[Unit], wanted: dict[Place, str], divided: Divided) -> Iterator[tuple[str, bytes]]:
-    """The records that begin at some places of a file."""
-    for unit, after in pairwise(chain(units, [None])):
-        assert unit is not None
-        inside = [place for place in wanted if _begin(unit) <= place and (after is None or place < _begin(after))]
-        for place in sorted(inside):
-            part = unit
-            while parts := divided(part):
-                part = next((some for some in reversed(parts) if _begin(some) <= place), parts[0])
-            yield wanted[place], part.payload
-
-
-def _begin(unit: Unit) -> Place:
-    return unit.stretches[0].member, unit.stretches[0].offset

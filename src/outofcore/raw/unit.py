@@ -111,6 +111,11 @@ class Unit:
         """Source and name of each file that has records of the unit."""
         return tuple((stretch.source, stretch.name) for stretch in self.stretches) or ((self.source, self.name),)
 
+    @property
+    def begin(self) -> tuple[int, int]:
+        """Member and offset of its first record."""
+        return self.stretches[0].member, self.stretches[0].offset
+
     def records(self, begin: bytes) -> Iterator[tuple[bytes, int, int]]:
         """Text, file and offset of each record of a unit of the cutter; one begins wherever ``begin`` matches.
 

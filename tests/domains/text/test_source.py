@@ -500,16 +500,24 @@ def test_what_is_damaged_costs_what_is_damaged(convert, tmp_path: Path):
     ),
     separator=st.sampled_from([None, "\n\n", "<|end|>", "aa"]),
     block=st.sampled_from([7, 61, 500, 1 << 20]),
+    sizes=st.sampled_from([(1, None), (1, 100), (40, 400), (200, 10_000)]),
 )
-def test_a_long_text_is_divided_into_documents(texts, separator, block, convert, tokenizer, tmp_path):
+def test_a_long_text_is_filtered_and_then_divided_into_documents(
+    texts, separator, block, sizes, convert, tokenizer, tmp_path
+):
     whole = (separator or "").join(texts)
     path = tmp_path / "a.txt"
     path.write_bytes(whole.encode())
-    settings = {"source": {"separator": separator, "longest_document": LIMIT}, "filters": {"duplicates": "keep"}}
+    least, most = sizes
+    filters = {"duplicates": "keep", "min_bytes": least, "max_bytes": most}
+    settings = {"source": {"separator": separator, "longest_document": LIMIT}, "filters": filters}
     with pytest.MonkeyPatch().context() as patch:
         patch.setattr(reading, "BLOCK_BYTES", block)
         found = convert(path, one_in=1, **settings)
-    documents = [text for text in (whole.split(separator) if separator else [whole]) if text]
+    read = [text for text in (whole.split(separator) if separator else [whole]) if text]
+    documents = [text for text in read if least <= len(text.encode()) <= (most or 1e9)]
+    if whole:
+        assert len(found.rejects) == len(read) - len(documents)
     parts = [part for text in documents for part in divided(text)]
     assert found.documents == tokens_of(parts, tokenizer)
     assert found.counts.get("divisions", 0) == len(parts) - len(documents)
@@ -517,6 +525,12 @@ def test_a_long_text_is_divided_into_documents(texts, separator, block, convert,
     data = whole.encode()
     for part, column in zip(parts, found.columns, strict=True):
         assert data[column["offset"] :].startswith(part.encode())
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in read)
+    (tmp_path / "a.jsonl").write_text(lines)
+    found = convert(tmp_path / "a.jsonl", **settings)
+    if max(map(len, lines.splitlines()), default=0) <= 300:
+        assert found.documents == tokens_of(parts, tokenizer)
+        assert len({column["offset"] for column in found.columns}) == len(parts)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -653,6 +667,38 @@ def test_documents_too_few_for_the_splits_are_split_by_place(convert, tmp_path: 
         for split, share in (("train", 0.85), ("val", 0.1), ("test", 0.05)):
             assert abs(sizes[split] / len(text) - share) < 0.001
         assert found.counts.get("split_by_place", 0) == (len(found.columns) if by == "content" else 0)
+
+
+@pytest.mark.parametrize("kind", ["txt", "jsonl"])
+@pytest.mark.parametrize("copied", [0, 1, 2])
+def test_copies_are_dropped_before_text_is_split_by_place(convert, tmp_path: Path, kind: str, copied: int):
+    """Whichever of them an edge divides."""
+    texts = [lines_of_a_text(90_000).replace("line", name) for name in ("one", "two", "three")]
+    size = sum(map(len, texts))
+    texts.append(texts[copied])
+    if kind == "txt":
+        for number, text in enumerate(texts):
+            (tmp_path / f"{number}.txt").write_text(text)
+    else:
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    found = convert(tmp_path, splits={"by": "place", "val": 0.1, "test": 0.05})
+    sizes = dict.fromkeys(("train", "val", "test"), 0)
+    keys = set()
+    for split, column, key in zip(found.splits, found.columns, found.keys, strict=True):
+        sizes[split] += 0 if key in keys else column["bytes"]  # dropped by the conversion
+        keys.add(key)
+    assert sum(sizes.values()) == size
+    assert [round(held / size, 2) for held in sizes.values()] == [0.85, 0.1, 0.05]
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["input, train and val", "train and val"])
+def test_a_note_says_that_held_out_text_is_in_train(convert, tmp_path: Path, capsys, *, copied: bool):
+    text = lines_of_a_text(200_000)
+    files = {"train.txt": text[:180_000], "val.txt": text[180_000:], **({"input.txt": text} if copied else {})}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    convert(tmp_path, splits={"by": "place"})
+    assert ("lines held out" in capsys.readouterr().err) == copied
 
 
 def test_the_hash_decides_where_it_fills_all_splits_and_small_texts_stay_whole(convert, tmp_path: Path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Unit
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,13 @@ class Text(Domain):
         path = Path(store).parent / f"{name}.tokenizer.json"
         write_tokenizer(path, section, open_raw(section))
         return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})
+
+    def record(self, unit: Unit, section: TextSection, place: tuple[int, int], size: int | None) -> bytes:
+        """The line of JSON, the value or the text of a document; of one that was divided the part that it is."""
+        from outofcore.domains.text.documents.records import part_of_record
+
+        part = part_of_record(unit, section, place, size)
+        return super().record(unit, section, place, size) if part is None else part
 
     def streamed(self, section: TextSection) -> bool:
         """Whether ``mode`` is ``stream``."""

@@ -23,6 +23,8 @@ from outofcore.domains.sections import (
 
 LONGEST = 2**20
 """Most tokens of a window."""
+RECORD_BYTES = 16 << 20
+"""Bytes of the longest line of JSON, the longest value of Parquet, and the longest document of any."""
 SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow")
 BY_PLACE = "split_by_place"
 """The count of documents that are split by place as a hash leaves a split empty."""
@@ -46,7 +48,7 @@ class SourceSection(Section):
     longest_document: int = Field(
         4 << 20,
         ge=16,
-        le=16 << 20,
+        le=RECORD_BYTES,
         description="bytes; a longer text is divided into documents, at a blank line, else at the end of a line",
     )
     end_of_document: str | None = Field(
@@ -113,7 +115,12 @@ class FilterSection(Filters):
     }
 
     min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")
-    max_bytes: int | None = Field(None, ge=1, description="bytes of UTF-8 of the longest document; null: no bound")
+    max_bytes: int | None = Field(
+        None,
+        ge=1,
+        le=RECORD_BYTES,
+        description="bytes of UTF-8 of the longest document, before it is divided; null: no bound",
+    )
     duplicates: Literal["drop", "keep"] = Field(
         "drop",
         description="documents with the text of an earlier one, in whatever file; mode stream has no memory of what it "

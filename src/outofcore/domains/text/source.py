@@ -6,20 +6,23 @@ the input: ids at a division are those of the parts, and can differ there from t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from outofcore.domains.splits import assign
+from outofcore.domains.text.by_place import Edge, SampledLines
 from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, NOTHING, Contents, OpenMember, division
 from outofcore.domains.text.documents.records import keys_of, read_documents
 from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Reject, Unit
+from outofcore.raw.unit import KEY_BYTES, Reject, Unit
 
 LEAST_BYTES = 64 << 10
 """Text of fewer bytes is not split by place unless asked for: a twentieth would hold no window."""
@@ -27,57 +30,82 @@ LEAST_BYTES = 64 << 10
 FEW = 4096
 """As many documents are not few, however small a share is: the input is not read further to know its splits."""
 
+MOST_REPEATED = 0.1
+"""Share of the lines held out that may stand in train without a note: licences and headings do."""
+
 DOCUMENT_BYTES = BLOCK_BYTES >> 14
 """Least bytes that a document counts for when units are joined: what is said of it takes memory as well."""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the text of each raw file begins in that of all, in bytes, for splits by place."""
-
-    starts: tuple[int, ...]
-    total: int
 
 
 def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
     """Cut raw files into units, in order; whole documents of small files share one.
 
     The detail of each stretch is a :class:`~outofcore.domains.text.documents.reading.Contents`; that of the unit says
-    whether it is the ``first`` of all and, where documents are split by place, its ``place`` in the bytes of all.
+    whether it is the ``first`` of all, and holds the ``edges`` of splits by place.
     """
-    return placed_units(files, section, find_places(files, section))
+    return placed_units(files, section, find_edges(files, section))
 
 
-def placed_units(files: Sequence[RawFile], section: TextSection, places: Places | None) -> Iterator[Unit]:
-    """Units as :func:`units` cuts them, of files of which the first is where ``places`` begins."""
-    before = places.starts[0] if places else 0
+def placed_units(files: Sequence[RawFile], section: TextSection, edges: tuple[Edge, ...] | None) -> Iterator[Unit]:
+    """Units as :func:`units` cuts them."""
+    placed = {} if edges is None else {"edges": edges}
     for number, unit in enumerate(_cut(files, section)):
-        placed = {"place": (before, places.total)} if places else {}
         yield replace(unit, detail={"first": number == 0, **placed})
-        before += len(unit.payload)
 
 
-def find_places(files: Sequence[RawFile], section: TextSection) -> Places | None:
-    """Where files begin in the whole text, None if documents are not split by place.
+def find_edges(files: Sequence[RawFile], section: TextSection) -> tuple[Edge, ...] | None:
+    """Where val and test begin in the text of all files, None if documents are not split by place.
 
     They are if asked for, or if the hash of their content leaves a split empty that has a share: the input is read as
-    far as it takes to know.
+    far as it takes to know. Copies count nothing, as they are dropped. Takes some 60 bytes a document.
     """
     splits = section.splits
     wanted = {number for number, share in enumerate(splits.expected) if share > 0}
     if splits.by not in ("content", "place") or (splits.by == "content" and (splits.named or len(wanted) == 1)):
         return None
-    sizes, filled, documents = np.zeros(len(files) + 1, np.int64), set[int](), 0
+    filled, lines, tables, keys, count = set[int](), SampledLines(), list[Ints](), list[Bytes](), 0
     for unit in _cut(files, section):
-        for stretch in unit.stretches:
-            sizes[stretch.source + 1] += stretch.stop - stretch.start
+        documents = read_documents(unit, section)
+        keys.append(keys_of(documents.texts))
         if splits.by == "content":
-            texts = read_documents(unit, section).texts
-            filled, documents = filled | set(assign(keys_of(texts), splits).tolist()), documents + len(texts)
-            if wanted <= filled or documents >= FEW:
+            filled |= set(assign(keys[-1], splits).tolist())
+            if wanted <= filled or count + len(documents.texts) >= FEW:
                 return None
-    starts = np.cumsum(sizes).tolist()
-    return Places(tuple(starts), starts[-1]) if splits.by == "place" or starts[-1] >= LEAST_BYTES else None
+        for number, text in enumerate(documents.texts, count):
+            lines.add(number, text)
+        stretches = np.array([(stretch.source, stretch.member) for stretch in unit.stretches], np.int64)
+        sizes = np.array(list(map(len, documents.texts)), np.int64)
+        files_of = stretches[np.array(documents.files, np.int64)]
+        tables.append(np.column_stack([files_of, documents.offsets, documents.starts, sizes]).astype(np.int64))
+        count += len(documents.texts)
+    table, digests = np.concatenate(tables), np.concatenate(keys)
+    new = np.full(count, section.filters.duplicates == "keep")
+    new[np.unique(digests.view(f"S{KEY_BYTES}").ravel(), return_index=True)[1]] = True
+    ends = np.cumsum(np.where(new, table[:, 4], 0))
+    total = int(ends[-1]) if count else 0
+    if splits.by == "content" and total < LEAST_BYTES:
+        return None
+    _, val, test = splits.expected
+    begins = np.array([round(total * (1 - val - test)), round(total * (1 - test))])
+    numbers = np.searchsorted(ends, begins, "right")  # of the documents that they are in, copies in none
+    begins, numbers = begins[numbers < count], numbers[numbers < count]
+    starts = begins - ends[numbers] + table[numbers, 4]
+    if len(numbers):
+        _note_repeated(*lines.held_out((int(numbers[0]), int(starts[0])), new))
+    return tuple(
+        Edge((source, member, offset, first), start, size, bytes(key))
+        for (source, member, offset, first, size), start, key in zip(
+            table[numbers].tolist(), starts.tolist(), digests[numbers], strict=True
+        )
+    )
+
+
+def _note_repeated(held_out: int, repeated: int) -> None:
+    if repeated > held_out * MOST_REPEATED:
+        sys.stderr.write(
+            f"note: text.splits: of {held_out:,} lines held out that were compared, {repeated:,} are also in train; "
+            "leave copies out with text.match, or hold out files by name in splits.val\n"
+        )
 
 
 def _cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
@@ -98,13 +126,7 @@ def _weight(unit: Unit, section: TextSection) -> int:
 
 def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
     """The documents of a unit in two units, none if it has one."""
-    parts = _divided(unit, section)
-    if not parts or "place" not in unit.detail:
-        return parts
-    left, right = parts
-    before, total = unit.detail["place"]
-    places = {"place": (before, total)}, {"place": (before + len(left.payload), total)}
-    return replace(left, detail=places[0]), replace(right, detail=places[1])
+    return tuple(replace(part, detail=unit.detail) for part in _divided(unit, section))
 
 
 def _divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
@@ -122,24 +144,19 @@ def _divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
     separated = LINES if contents.kind == "lines" else division(section.source)
     starts = [start for start, _ in separated.split(unit.payload)] if separated else []
     at = starts[len(starts) // 2] if starts else 0
-    return split_at(unit, at, contents._replace(divided=False), contents._replace(marks=0)) if at else ()
+    return split_at(unit, at, contents, contents._replace(marks=0, continues=False)) if at else ()
 
 
 def _of_member(text: MemberText, section: TextSection) -> Iterator[Unit]:
     """Units of one stretch; unreadable data and the document that it interrupts are one record."""
     opened = None
     try:
-        opened = OpenMember(text, section.source)
+        opened = OpenMember(text, section)
         for offset, payload, contents in opened.documents():
-            if payload is not None:
-                yield text.unit(offset, payload, detail=contents)
+            if isinstance(payload, Reject):
+                yield text.unit(offset, b"", payload, detail=contents._replace(kind="nothing"))
             else:
-                detail = f"a line of {opened.reader.skip_line()} bytes"
-                reject = Reject(reason="too_large", offset=offset, detail=detail)
-                yield text.unit(offset, b"", reject, detail=contents._replace(kind="nothing"))
-        if opened.kind == "json":
-            detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
-            yield text.unit(0, b"", Reject(reason="not_json_lines", offset=0, detail=detail))
+                yield text.unit(offset, payload, detail=contents)
     except DamagedInput as error:
         offset = opened.reader.offset if opened else 0
         reject = Reject(reason=error.reason, offset=offset, detail=f"what follows cannot be read: {error}")

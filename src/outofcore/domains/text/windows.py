@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.splits import SPLITS, splits_of
+from outofcore.domains.text.by_place import Edge
 from outofcore.domains.text.convert import Converter
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.source import Places, divided, find_places, placed_units
+from outofcore.domains.text.source import divided, find_edges, placed_units
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.domains.units import UnitConverter
 from outofcore.errors import AuditError, RawInputError
@@ -149,14 +150,14 @@ class RawText:
                     yield result.rows["tokens"][np.repeat(chosen, lengths)], lengths[chosen]
 
     def _units(self, file: int) -> Iterator[Unit]:
-        where = self._places
-        return placed_units(
-            [self.files[file]], self.section, Places(where.starts[file:], where.total) if where else None
-        )
+        edges = self._edges
+        if edges is not None:  # of the first file, as the cutter counts
+            edges = tuple(edge._replace(place=(edge.place[0] - file, *edge.place[1:])) for edge in edges)
+        return placed_units([self.files[file]], self.section, edges)
 
     @cached_property
-    def _places(self) -> Places | None:
-        return find_places(self.files, self.section)
+    def _edges(self) -> tuple[Edge, ...] | None:
+        return find_edges(self.files, self.section)
 
     def _order(self, epoch: int, number: int) -> list[int]:
         """The order of the files in a round."""

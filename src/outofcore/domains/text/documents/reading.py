@@ -12,19 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS, values
-from outofcore.domains.text.params import SourceSection
+from outofcore.domains.text.params import RECORD_BYTES, SourceSection, TextSection
 from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
 from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, plain_name
 from outofcore.raw.streams import read_block
-from outofcore.raw.unit import raw_size
+from outofcore.raw.unit import Reject, raw_size
 
 BLOCK_BYTES = 2 << 20
-RECORD_BYTES = 16 << 20
-"""Bytes of the longest line of JSON and the longest value of Parquet."""
-
 Format = Literal["text", "lines", "values", "json", "nothing"]
 TABLES = (".csv", ".tsv", ".feather")
 TOKENS = (".bin", ".npy")
@@ -116,16 +113,17 @@ class Reader:
         self.position -= len(block)
         self.offset -= raw_size(block, self.encoding)
 
-    def skip_line(self) -> int:
-        """Pass over the line that begins here; returns its bytes."""
-        size = 0
+    def skip(self, separator: bytes) -> int:
+        """Pass over the record that begins here, and the separator after it; returns its bytes."""
+        size, waiting = 0, b""
         while fresh := self.read(BLOCK_BYTES):
-            line, end, rest = fresh.partition(LINES.separator)
-            size += len(line)
+            record, end, rest = (waiting + fresh).partition(separator) if separator else (waiting + fresh, b"", b"")
             if end:
                 self.give_back(rest)
-                break
-        return size
+                return size + len(record)
+            waiting = record[max(0, len(record) - len(separator) + 1) :] if separator else b""  # may begin a separator
+            size += len(record) - len(waiting)
+        return size + len(waiting)
 
 
 def line_end(text: bytes, least: int, most: int) -> int:
@@ -144,7 +142,7 @@ def line_end(text: bytes, least: int, most: int) -> int:
 
 
 def parts_of(text: bytes, limit: int) -> list[tuple[int, int]]:
-    """Start and stop of the documents of at most ``limit`` bytes into which a text is divided."""
+    """Start and stop of the documents of at most ``limit`` bytes into which a text is divided, from its start on."""
     stops = [0]
     while len(text) - stops[-1] > limit:
         stops.append(line_end(text, stops[-1] + limit // 2, stops[-1] + limit))
@@ -154,10 +152,10 @@ def parts_of(text: bytes, limit: int) -> list[tuple[int, int]]:
 class Contents(NamedTuple):
     """What a stretch of a unit holds; the detail of one that could not be read is None."""
 
-    kind: Format  # whole documents; "nothing" where the first document was rejected
+    kind: Format  # of its documents
     marks: int = 0  # byte-order marks that were dropped before it
     lengths: Ints | None = None  # of values
-    divided: bool = False  # whether the text of its last document continues in the next stretch
+    continues: bool = False  # whether its first document is of a text that began in the stretch before
 
 
 NOTHING = Contents("nothing")
@@ -177,9 +175,10 @@ class RecordsMember(Member):
 class OpenMember:
     """A member of a raw file."""
 
-    def __init__(self, text: MemberText, source: SourceSection) -> None:
+    def __init__(self, text: MemberText, section: TextSection) -> None:
         self._member = member = text.opened
-        self._source = source
+        self._source = source = section.source
+        self._most = section.filters.max_bytes
         self.marks = 0
         self.division: Division | None = None
         self.reader = Reader(text.stream, text.encoding, text.offset)
@@ -220,19 +219,18 @@ class OpenMember:
         has_text = is_object and any(f'"{key}"'.encode() in line for key in (column, column.split(".")[-1]))
         return "lines" if has_text else "text"
 
-    def documents(self) -> Iterator[tuple[int, bytes | None, Contents]]:
+    def documents(self) -> Iterator[tuple[int, bytes | Reject, Contents]]:
         """Consecutive whole documents, about two megabytes at a time: offset, bytes, and what they are.
 
         The offset is that of the first byte, in Parquet that of the first row. A plain text that is too long comes in
-        several documents. Of a line that is too long there are no bytes, and the caller skips it before it requests
-        the next ones. Byte-order marks count with the first.
+        several documents. One that is not read is a reject. Byte-order marks count with the first.
         """
         marks = self.marks
-        for offset, payload, lengths, divided in self._documents():
-            yield offset, payload, Contents(self.kind, marks, lengths, divided)
+        for offset, payload, lengths, continues in self._documents():
+            yield offset, payload, Contents(self.kind, marks, lengths, continues)
             marks = 0
 
-    def _documents(self) -> Iterator[tuple[int, bytes | None, Ints | None, bool]]:
+    def _documents(self) -> Iterator[tuple[int, bytes | Reject, Ints | None, bool]]:
         if self.kind == "values":
             member = self._member
             read = member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
@@ -240,29 +238,36 @@ class OpenMember:
                 yield row, texts, lengths, False
             return
         if self.kind == "json":
+            detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
+            yield 0, Reject(reason="not_json_lines", offset=0, detail=detail), None, False
             return
-        reader, division = self.reader, self.division
-        limit, mark = self._source.longest_document, len(division.separator) if division else 0
-        waiting, start = b"", reader.position
+        reader, separator = self.reader, self.division.separator if self.division else b""
+        limit, most = self._source.longest_document, RECORD_BYTES if self.kind == "lines" else self._most
+        waiting, start, continues = b"", reader.position, False
         while fresh := reader.read(BLOCK_BYTES):
             waiting += fresh
             begin, offset = 0, reader.offset - raw_size(waiting, reader.encoding)
-            for end in division.ends(waiting) if division else ():
-                yield offset, waiting[begin:end], None, False
-                begin, offset = end, offset + raw_size(waiting[begin:end], reader.encoding)
+            for end in self.division.ends(waiting) if self.division else ():
+                yield offset, waiting[begin:end], None, continues
+                begin, offset, continues = end, offset + raw_size(waiting[begin:end], reader.encoding), False
             waiting = waiting[begin:]
             # A separator may begin before the limit and end behind it.
-            while self.kind == "text" and len(waiting) > limit + mark:
-                end = line_end(waiting, limit // 2, limit)
-                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None, True
-                waiting = waiting[end:]
-            if self.kind == "lines" and len(waiting) > RECORD_BYTES:
+            while most is None and len(waiting) > limit + len(separator):
+                _, end = parts_of(waiting, limit)[0]
+                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None, continues
+                waiting, continues = waiting[end:], True
+            if most is not None and len(waiting) > most + len(separator):
                 reader.give_back(waiting)
-                waiting = b""
-                yield reader.offset, None, None, False
+                waiting, offset = b"", reader.offset
+                yield offset, self._too_long(offset, reader.skip(separator)), None, False
         # An empty file is an empty document.
-        if waiting or (division is None and reader.position == start):
-            yield reader.offset - raw_size(waiting, reader.encoding), waiting, None, False
+        if waiting or (self.division is None and reader.position == start):
+            yield reader.offset - raw_size(waiting, reader.encoding), waiting, None, continues
+
+    def _too_long(self, offset: int, size: int) -> Reject:
+        if self.kind == "lines":
+            return Reject(reason="too_large", offset=offset, detail=f"a line of {size} bytes")
+        return Reject(reason="too_long", offset=offset, detail=f"{size} bytes")
 
 
 def first_wrong_byte(raw: bytes) -> int:

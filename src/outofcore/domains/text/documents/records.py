@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,26 +15,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from outofcore.domains.sections import SplitSection
-from outofcore.domains.splits import SPLITS
+from outofcore.domains.text.by_place import Edge, is_copy, pieces_of
 from outofcore.domains.text.documents.reading import (
     NOTHING,
-    RECORD_BYTES,
     Contents,
     division,
     first_wrong_byte,
-    line_end,
     parts_of,
     value_of,
 )
-from outofcore.domains.text.params import FilterSection, TextSection
+from outofcore.domains.text.params import RECORD_BYTES, FilterSection, TextSection
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject, Stretch, Unit, raw_size
 
 # Below this many bytes, building a table does not pay off.
 _TABLE_BYTES = 4096
-# A split by place ends at the end of a line within this many bytes.
-EDGE_BYTES = 16 << 10
 
 
 @dataclass
@@ -43,18 +39,15 @@ class Documents:
     texts: list[bytes] = field(default_factory=list)  # UTF-8
     offsets: list[int] = field(default_factory=list)  # first byte in the decompressed file, or row of a Parquet file
     files: list[int] = field(default_factory=list)  # each one's, as an index into the unit's
+    starts: list[int] = field(default_factory=list)  # each one's first byte in the text of its record
     splits: list[str] = field(default_factory=list)  # each one's, where they are split by place
     rejects: list[Reject] = field(default_factory=list)
     divisions: int = 0  # of texts into documents
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> None:
         """Leave out the others."""
-        for name in ("texts", "offsets", "files", "splits"):
+        for name in ("texts", "offsets", "files", "starts", "splits"):
             setattr(self, name, list(compress(getattr(self, name), kept)))
-
-
-Span = tuple[int, int]
-"""Start and stop, in bytes."""
 
 
 def keys_of(texts: Sequence[bytes]) -> Bytes:
@@ -64,112 +57,108 @@ def keys_of(texts: Sequence[bytes]) -> Bytes:
 
 
 def read_documents(unit: Unit, section: TextSection) -> Documents:
-    """Read the documents of a unit; longer texts are divided."""
+    """Read the documents of a unit; longer texts are divided, and those that the unit's ``edges`` divide."""
     documents = Documents()
+    edges: tuple[Edge, ...] | None = unit.detail.get("edges")
     for file, stretch in enumerate(unit.stretches):
         contents: Contents = stretch.detail or NOTHING
-        documents.divisions += contents.divided
-        for offset, span, text in _raw_texts(unit.payload, stretch, contents, section):
-            if not isinstance(text, Reject) and (wrong := first_wrong_byte(text)) >= 0:
-                text = Reject(reason="invalid_utf8", offset=offset, detail=f"byte {wrong} of the document")
+        documents.divisions += contents.continues
+        for offset, text in raw_texts(unit.payload, stretch, section):
+            rest = contents.continues and offset == stretch.offset
+            text = _filtered(text, offset, section.filters, rest=rest) if isinstance(text, bytes) else text
             if isinstance(text, Reject):
                 documents.rejects.append(replace(text, file=file))
                 continue
-            parts = [(part, "") for part in parts_of(text, section.source.longest_document)]
-            if "place" in unit.detail:
-                parts = list(_by_place(text, parts, span, unit.detail["place"], section.splits))
-            documents.divisions += len(parts) - 1
-            for (start, stop), split in parts:
-                place = offset + (raw_size(text[:start], stretch.encoding) if contents.kind == "text" else 0)
-                if reject := _filtered(stop - start, place, section.filters):
-                    documents.rejects.append(replace(reject, file=file))
-                    continue
-                documents.texts.append(text[start:stop])
-                documents.offsets.append(place)
-                documents.files.append(file)
-                documents.splits += [split] if split else []
+            for start, stop in parts_of(text, section.source.longest_document):
+                part, place = text[start:stop], (stretch.source, stretch.member, offset, start)
+                documents.divisions += start > 0
+                pieces = [(0, len(part), "")] if edges is None else list(pieces_of(part, place, edges))
+                documents.divisions += len(pieces) - 1
+                for first, last, split in pieces:
+                    before = 0 if contents.kind == "values" else raw_size(text[: start + first], stretch.encoding)
+                    if edges and is_copy(part, place, edges):
+                        documents.rejects.append(Reject(reason="duplicate", offset=offset + before, file=file))
+                        continue
+                    documents.texts.append(part[first:last])
+                    documents.offsets.append(offset + before)
+                    documents.starts.append(start + first)
+                    documents.files.append(file)
+                    documents.splits += [split] if split else []
     return documents
 
 
-def _by_place(
-    text: bytes, parts: Sequence[tuple[Span, str]], span: Span, place: tuple[int, int], splits: SplitSection
-) -> Iterator[tuple[Span, str]]:
-    """The parts of a text, divided where a split ends, each with its split.
-
-    ``span`` is what the text takes of the unit's payload, ``place`` the bytes before the unit and those of all.
-    """
-    before, total = place
-    _, val, test = splits.expected
-    edges = [round(total * (1 - val - test)), round(total * (1 - test))]
-    size = max(1, span[1] - span[0])
-    for (start, stop), _ in parts:
-        # Of a record the payload has more than the text: edges are moved in proportion.
-        first, last = (before + span[0] + at * size / max(1, len(text)) for at in (start, stop))
-        split, begin = sum(edge <= first for edge in edges), start
-        for edge in sorted(set(edges)):
-            if first < edge < last:
-                at = start + int((edge - first) / (last - first) * (stop - start))
-                at = line_end(text, max(begin, at - EDGE_BYTES), at) if at > begin else begin
-                if at > begin:
-                    yield (begin, at), SPLITS[split]
-                split, begin = sum(other <= edge for other in edges), at
-        if begin < stop or start == stop:
-            yield (begin, stop), SPLITS[split]
+def part_of_record(unit: Unit, section: TextSection, place: tuple[int, int], size: int | None) -> bytes | None:
+    """The document of ``size`` bytes at a member and an offset, if it is a part of the text of its record."""
+    member, offset = place
+    begin, text, stretch = max(
+        (
+            (begin, text, stretch)
+            for stretch in unit.stretches
+            if stretch.member == member
+            for begin, text in raw_texts(unit.payload, stretch, section)
+            if begin <= offset and isinstance(text, bytes)
+        ),
+        key=itemgetter(0),
+    )
+    if size == len(text) or stretch.detail.kind == "values":  # whose parts are all at their row
+        return None
+    encoding = stretch.encoding or "utf-8"
+    return text.decode().encode(encoding)[offset - begin :].decode(encoding).encode()[:size]
 
 
-def _filtered(size: int, offset: int, filters: FilterSection) -> Reject | None:
-    if size < filters.min_bytes:
-        return Reject(reason="too_short", offset=offset, detail=f"{size} bytes")
-    if filters.max_bytes is not None and size > filters.max_bytes:
-        return Reject(reason="too_long", offset=offset, detail=f"{size} bytes")
-    return None
+def _filtered(text: bytes, offset: int, filters: FilterSection, *, rest: bool) -> bytes | Reject:
+    """A text, or why it is not kept; the ``rest`` of one that was divided is not too short."""
+    if (wrong := first_wrong_byte(text)) >= 0:
+        return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {wrong} of the document")
+    if len(text) < filters.min_bytes and not rest:
+        return Reject(reason="too_short", offset=offset, detail=f"{len(text)} bytes")
+    if filters.max_bytes is not None and len(text) > filters.max_bytes:
+        return Reject(reason="too_long", offset=offset, detail=f"{len(text)} bytes")
+    return text
 
 
-def _raw_texts(
-    payload: bytes, stretch: Stretch, contents: Contents, section: TextSection
-) -> Iterator[tuple[int, Span, bytes | Reject]]:
-    """Offset of each document of a stretch, what it takes of the payload, and its text or its reject."""
-    own = payload[stretch.start : stretch.stop]
+def raw_texts(payload: bytes, stretch: Stretch, section: TextSection) -> Iterator[tuple[int, bytes | Reject]]:
+    """Offset of each document of a stretch before it is divided, and its text or its reject."""
+    contents: Contents = stretch.detail or NOTHING
+    content = payload[stretch.start : stretch.stop]
     if contents.kind == "lines":
         yield from texts_of_lines(payload, stretch, section.source.text_column)
     elif contents.kind == "values":
         assert contents.lengths is not None
-        yield from _values(payload, stretch, contents.lengths.tolist())
+        yield from _values(content, stretch.offset, contents.lengths.tolist())
     elif contents.kind == "text":
         divided = division(section.source)
-        pieces = divided.split(own) if divided else [(0, len(own))]
+        pieces = divided.split(content) if divided else [(0, len(content))]
         offsets = stretch.offsets(payload, stretch.start + np.array([start for start, _ in pieces], np.int64))
         for (start, stop), offset in zip(pieces, offsets.tolist(), strict=True):
-            yield offset, (stretch.start + start, stretch.start + stop), own[start:stop]
+            yield offset, content[start:stop]
 
 
-def _values(payload: bytes, stretch: Stretch, lengths: Sequence[int]) -> Iterator[tuple[int, Span, bytes | Reject]]:
-    place = stretch.start
-    for row, length in enumerate(lengths, stretch.offset):
-        span = place, place + max(length, 0)
+def _values(content: bytes, first: int, lengths: Sequence[int]) -> Iterator[tuple[int, bytes | Reject]]:
+    start = 0
+    for row, length in enumerate(lengths, first):
         if length < 0:
-            yield row, span, Reject(reason="no_text", offset=row, detail="null")
+            yield row, Reject(reason="no_text", offset=row, detail="null")
         elif length > RECORD_BYTES:
-            yield row, span, Reject(reason="too_large", offset=row, detail=f"a value of {length} bytes")
+            yield row, Reject(reason="too_large", offset=row, detail=f"a value of {length} bytes")
         else:
-            yield row, span, payload[slice(*span)]
-        place = span[1]
+            yield row, content[start : start + length]
+        start += max(length, 0)
 
 
-def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tuple[int, Span, bytes | Reject]]:
-    """Offset of each line that is not blank, its place in the payload, and its text or its reject."""
+def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tuple[int, bytes | Reject]]:
+    """Offset of each line that is not blank, and its text or its reject."""
     own = payload[stretch.start : stretch.stop]
     starts, stops = _line_bounds(own)
     texts = _as_table(own, column, starts, stops) if len(own) > _TABLE_BYTES and "." not in column else None
     offsets = stretch.offsets(payload, stretch.start + starts).tolist()
-    spans = list(zip((stretch.start + starts).tolist(), (stretch.start + stops).tolist(), strict=True))
     if texts is not None:
-        yield from zip(offsets, spans, texts, strict=True)
+        yield from zip(offsets, texts, strict=True)
         return
-    for offset, span in zip(offsets, spans, strict=True):
-        line = payload[slice(*span)]
+    for offset, start, stop in zip(offsets, starts.tolist(), stops.tolist(), strict=True):
+        line = own[start:stop]
         if not line.isspace():
-            yield offset, span, _text_of(line, column, offset)
+            yield offset, _text_of(line, column, offset)
 
 
 def _line_bounds(payload: bytes) -> tuple[Ints, Ints]:

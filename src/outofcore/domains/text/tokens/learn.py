@@ -141,12 +141,9 @@ def texts(file: RawFile, section: TextSection) -> Iterator[bytes]:
 
 def _of_member(member: Member, section: TextSection) -> Iterator[bytes]:
     text = MemberText(0, member.name, member.name, 0, *transcoded(member.stream), member)
-    opened = OpenMember(text, section.source)
-    for offset, payload, contents in opened.documents():
-        if payload is None:
-            opened.reader.skip_line()
-            continue
-        yield from read_documents(text.unit(offset, payload, detail=contents), section).texts
+    for offset, payload, contents in OpenMember(text, section).documents():
+        if isinstance(payload, bytes):
+            yield from read_documents(text.unit(offset, payload, detail=contents), section).texts
 
 
 def _given(section: TextSection) -> str:
