@@ -26,7 +26,7 @@ with stopped_at_once():
         write_catalogue,
     )
     from outofcore.project.code import check_version
-    from outofcore.project.locked import removed_outputs, restore
+    from outofcore.project.locked import put_back, restore
     from outofcore.raw.files import search
     from outofcore.settings.machine import load_machine
     from outofcore.settings.sizes import format_bytes
@@ -56,7 +56,7 @@ def main(name: str, entry: str = "") -> None:
     if section.grow:
         with guard.writing(store):
             if commit:
-                restore(store, RECORD, commit)
+                restore(store, commit, first=RECORD)
             figures, run = convert_entries(domain, section, store, machine, commit)
             join_rejects(store, rejects)
     else:
@@ -86,5 +86,5 @@ def write(name: str, what: str, figures: object) -> None:
 
 
 if __name__ == "__main__":
-    with one_line_errors(hint=removed_outputs):
+    with one_line_errors(hint=put_back):
         main(*sys.argv[1:])

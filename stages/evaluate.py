@@ -31,7 +31,7 @@ def main(name: str) -> None:
         from outofcore.training.evaluation import evaluate
         from outofcore.training.loaders import open_split, open_streams
         from outofcore.training.ranks import choose_device
-        from outofcore.training.results import load_weights, split_digest, write_metrics
+        from outofcore.training.results import load_weights, model_digest, split_digest, write_metrics
 
     device = choose_device(machine.device)
     torch.set_num_threads(machine.workers)
@@ -63,7 +63,8 @@ def main(name: str) -> None:
     if not figures:
         print(f"the {SPLIT} split of {fixed.root} gives no sample: convert it with a larger {name}.splits.{SPLIT}")
     sequences = {} if domain.streamed(section) else {"sequences": sum(counts)}
-    write_metrics(Path("metrics") / name, test=figures | sequences | {"test_digest": split_digest(fixed, SPLIT)})
+    facts = {"test_digest": split_digest(fixed, SPLIT), "model": model_digest(task.state_dict())} if figures else {}
+    write_metrics(Path("metrics") / name, test=figures | sequences | facts)
     print(
         *figure_lines(figures, compared=True),
         f"metrics/{name}/test.json has all figures of the {SPLIT} split",

@@ -12,7 +12,7 @@ with stopped_at_once():
     from outofcore.domains.registry import get_domain
     from outofcore.params import load_params
     from outofcore.pipeline import check_evaluated, open_result
-    from outofcore.project.locked import removed_outputs
+    from outofcore.project.locked import put_back
     from outofcore.settings.machine import load_machine
     from outofcore.space.dvc_cache import find_cache
     from outofcore.space.links import commit_of
@@ -51,5 +51,5 @@ def tell(*lines: str) -> None:
 
 
 if __name__ == "__main__":
-    with one_line_errors(hint=removed_outputs):
+    with one_line_errors(hint=put_back):
         main(sys.argv[1])

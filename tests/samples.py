@@ -73,25 +73,21 @@ def write_project(folder: Path) -> None:
     chess = folder / "metrics" / "chess"
     write_json(
         chess / "train.json",
-        {"steps": 20, "top1": 0.25, "top1_most_frequent": 0.125, "policy_loss": 3.5, "val_digest": "1f" * 8},
+        {
+            "steps": 20,
+            "top1": 0.25,
+            "top1_most_frequent": 0.125,
+            "policy_loss": 3.5,
+            "val_digest": "1f" * 8,
+            "model": "5b" * 8,
+        },
     )
     ends = {"low": {"top1": 0.1, "top1_most_frequent": 0.05}, "high": {"top1": 0.3, "top1_most_frequent": 0.2}}
     write_json(
         chess / "test.json",
-        {"top1": 0.2, "top1_most_frequent": 0.1, **ends, "sequences": 16, "test_digest": "2e" * 8},
+        {"top1": 0.2, "top1_most_frequent": 0.1, **ends, "sequences": 16, "test_digest": "2e" * 8, "model": "5b" * 8},
     )
-    write_json(
-        chess / "train_run.json",
-        {
-            "seconds": 75.5,
-            "training_seconds": 70.0,
-            "samples_per_second": 1234.0,
-            "data_wait_share": 0.0125,
-            "peak_memory_bytes": 750_000_000,
-            "device": "cpu",
-        },
-    )
-    curves = folder / "plots" / "chess" / "train" / "plots" / "metrics"
+    curves = folder / "plots" / "chess"
     for path, values in {
         "train/loss": (8.0, 4.0, 3.0),
         "val/top1": (0.1, 0.2, 0.25),

@@ -23,7 +23,6 @@ NEEDED = (
     "src",
     ".dvc/config",
     ".dvcignore",
-    "metrics",
     "plots",
     "data/tokenizers/given",
 )
@@ -99,7 +98,7 @@ def copy_project(folder: Path) -> Project:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     (folder / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
-    (folder / ".gitignore").write_text("__pycache__/\n*.zarr.work/\n/data/sample/\n/metrics/*/*_run.json\n")
+    (folder / ".gitignore").write_text("__pycache__/\n*.zarr.work/\n/data/sample/\n/metrics/\n")
     project = Project(folder)
     project.git("init", "-q", "-b", "main")
     project.git("add", "-A")

@@ -181,7 +181,7 @@ def test_a_training_that_is_stopped_goes_on_with_the_next_batch(
     shutil.rmtree(project.folder / "models")
     shutil.rmtree(project.folder / "plots" / "text")
     (project.folder / "metrics/text/train_run.json").unlink(missing_ok=True)
-    curve = project.folder / "plots/text/train/plots/metrics/train/loss.tsv"
+    curve = project.folder / "plots/text/train/loss.tsv"
     command = [sys.executable, "stages/train.py", "text"]
     with subprocess.Popen(command, cwd=project.folder, env=project.environment(), stderr=subprocess.PIPE) as process:
         while process.poll() is None and (not curve.exists() or curve.read_text().count("\n") < 5):

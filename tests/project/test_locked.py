@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import yaml
 
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
-from outofcore.project.locked import refuse_earlier_tokenizer, removed_outputs
+from outofcore.project.locked import put_back, refuse_earlier_tokenizer
 
 SOURCE = {"text_column": "text"}
 
@@ -66,21 +68,46 @@ def test_without_a_record_of_that_file_nothing_is_known(section: dict[str, Any])
     check(section, raw="data/mine.txt")
 
 
-def test_an_error_names_the_largest_output_that_dvc_has_removed(
+def test_what_dvc_has_removed_is_put_back_where_its_cache_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert removed_outputs() == ""
-    outs = [{"path": "rejects.csv", "size": 80}, {"path": "a.zarr", "size": 5000}, {"path": "here", "size": 10**6}]
+    content = {"a.zarr/zarr.json": b"{}", "a.zarr/train/c.0": b"rows", "rejects.csv": b"file"}
+    objects = {path: cached(content[path]) for path in content}
+    names = [{"md5": objects[path], "relpath": path.removeprefix("a.zarr/")} for path in list(content)[:2]]
+    folder = cached(json.dumps(names).encode(), ".dir")
+    outs = [
+        {"path": "rejects.csv", "md5": objects["rejects.csv"], "size": 4},
+        {"path": "a.zarr", "md5": folder, "size": 6},
+        {"path": "here", "md5": "0" * 32, "size": 10**6},
+    ]
     Path("dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": {"convert@chess": {"outs": outs}}}))
     Path("here").touch()
-    assert removed_outputs() == ""  # not run by DVC
+    assert put_back() == ""  # not run by DVC
+    monkeypatch.setenv("DVC_STAGE", "train@chess")
+    assert put_back() == ""
     for stage in ("convert@chess", "below/dvc.yaml:convert@chess"):
         monkeypatch.setenv("DVC_STAGE", stage)
-        assert removed_outputs() == "; DVC removed a.zarr beforehand, and 'dvc checkout' restores it"
-    monkeypatch.setenv("DVC_STAGE", "train@chess")
-    assert removed_outputs() == ""
-    monkeypatch.setenv("DVC_STAGE", "convert@chess")
-    for path in ("rejects.csv", "a.zarr"):
-        Path(path).touch()
-    assert removed_outputs() == ""
+        assert put_back() == "; a.zarr is again what it was"
+        assert {path: Path(path).read_bytes() for path in content} == content
+        assert put_back() == ""
+        Path("rejects.csv").unlink()
+        shutil.rmtree("a.zarr")
+    # Copies would take room that there may not be, and a folder is put back whole or not at all.
+    Path(".dvc/config").write_text("[cache]\n    type = copy\n")
+    assert put_back() == "; DVC removed a.zarr beforehand, and 'dvc checkout' restores it"
+    Path(".dvc/config").write_text("[cache]\n    type = hardlink\n")
+    cache = Path(".dvc/cache/files/md5") / objects["a.zarr/train/c.0"][:2] / objects["a.zarr/train/c.0"][2:]
+    cache.unlink()
+    assert put_back() == "; DVC removed a.zarr beforehand, and 'dvc checkout' restores it"
+    assert not Path("a.zarr").exists()
+
+
+def cached(content: bytes, ending: str = "") -> str:
+    """Put an object into the cache of a project here that links; its name."""
+    name = hashlib.md5(content).hexdigest() + ending
+    place = Path(".dvc/cache/files/md5") / name[:2] / name[2:]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
+    Path(".dvc/config").write_text("[cache]\n    type = hardlink\n")
+    return name

@@ -56,14 +56,12 @@ def run_of(steps: int) -> DomainRun:
         convert={},
         train={},
         test={},
-        convert_run={},
-        train_run={},
+        model=None,
         rejects=[],
         curves={("val", key): each for key, each in rows.items()},
         tables={},
         texts=nothing,
         sheets={},
-        committed={},
         mistakes=(),
     )
 

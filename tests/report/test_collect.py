@@ -23,7 +23,7 @@ def test_only_domains_of_the_project_are_shown(tmp_path: Path) -> None:
         collect.collect(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["train.json", "convert.json", "convert_run.json", "test.json"])
+@pytest.mark.parametrize("name", ["train.json", "convert.json", "test.json"])
 @pytest.mark.parametrize("content", ["<<<<<<< HEAD\n{}\n=======\n", '{"seconds": ', "[1]", "", "\xff"])
 def test_figures_that_are_none_are_one_line(tmp_path: Path, name: str, content: str) -> None:
     metrics = tmp_path / "metrics" / "chess"

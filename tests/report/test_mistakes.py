@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import chess
@@ -20,7 +18,9 @@ from outofcore.report import collect
 from outofcore.report.render import make_page
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import open_store
+from outofcore.training.results import model_digest
 from tests.report.page import Page
+from tests.samples import write_json
 from tests.trained import copy_trained, write_random
 
 pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900)]
@@ -36,9 +36,9 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def with_model(project: Path, folder: Path, name: str, **settings: dict) -> Page:
     """The page of one domain with a model of random weights."""
     shutil.copytree(project / f"data/stores/{name}.zarr", folder / f"data/stores/{name}.zarr")
-    (folder / f"metrics/{name}").mkdir(parents=True)
-    (folder / f"metrics/{name}/train.json").write_text('{"steps": 1}')
     write_random(project, name, folder / f"models/{name}", **settings)
+    weights = outofcore.load_model(folder / f"models/{name}").task.state_dict()
+    write_json(folder / f"metrics/{name}/train.json", {"steps": 1, "model": model_digest(weights)})
     return Page(make_page(folder))
 
 
@@ -142,33 +142,10 @@ def test_no_mistakes_are_shown_where_there_are_none(
         page = with_model(project, tmp_path / name, name, **settings)
         assert not shown(page)
         assert "most wrong" not in page.source
-    (tmp_path / "text/models/text/model.pt").write_bytes(b"no model")  # which is not loaded, whatever its size
-    make_page(tmp_path / "text")
     assert not capsys.readouterr().err
     (tmp_path / "go/models/go/model.pt").write_bytes(b"no model")
     assert "most wrong" not in make_page(tmp_path / "go")
-    assert re.match("no mistakes of .*expected a model, got a damaged or another file", capsys.readouterr().err)
-
-
-def test_figures_of_the_last_commit_stand_next_to_those_of_this_run(project: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    shutil.copytree(project, folder, ignore=shutil.ignore_patterns("go*", "neural*", "text*"))
-    path = folder / "metrics/chess/train.json"
-    figures = json.loads(path.read_text())
-    # Not in a repository, nor with the same figures in the last commit.
-    assert "last commit" not in make_page(folder)
-    options = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    for command in (["init", "-q"], ["add", "metrics"], [*options, "commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
-    assert "last commit" not in make_page(folder)
-    path.write_text(json.dumps(figures | {"top1": 0.3125}))
-    rows = [element.text.strip().split("|")[1:] for element in Page(make_page(folder)).all("tr")]
-    assert ["figure", "validation", "last commit", "baseline"] in [row[:4] for row in rows]
-    assert ["Top 1", "0.3125", "0.25", "0.125"] in [row[:4] for row in rows]
-    assert "another validation split" not in make_page(folder)
-    path.write_text(json.dumps(figures | {"top1": 0.3125, "val_digest": "3c" * 8}))
-    notes = [element.text for element in Page(make_page(folder)).all("p")]
-    assert "The last commit's figures are of another validation split: do not compare them." in notes
+    assert re.match("no model in .*expected a model, got a damaged or another file", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("name", ["chess", "go", "neural", "text"])
@@ -192,3 +169,24 @@ def test_the_loss_of_both_splits_is_in_one_picture(project: Path, tmp_path: Path
     titles = [element.text for element in page.all("figcaption")]
     both = [row.text for row in page.all("tr") if row.text.strip().startswith(("|Loss, train", "|Loss, val"))]
     assert titles.count("Loss while training") == 1 or len(both) == 2
+
+
+def test_the_page_names_its_model_and_leaves_out_the_figures_of_another(project: Path, tmp_path: Path) -> None:
+    assert "another model" not in (whole := with_model(project, tmp_path, "chess").source)
+    digest = model_digest(outofcore.load_model(tmp_path / "models/chess").task.state_dict())
+    store = open_store(tmp_path / "data/stores/chess.zarr").digest
+    assert f"Model {digest}, trained on\nthe store of digest {store[:16]}." in whole
+    assert "|train.learning_rate|0.003" in [element.text.strip() for element in Page(whole).all("tr")]
+    tests = {"top1": 0.625, "top1_most_frequent": 0.5}
+    figures = {"steps": 1, "top1": 0.25, "top1_most_frequent": 0.125}
+    write_json(tmp_path / "metrics/chess/train.json", {**figures, "model": digest})
+    for model, shown in ((digest, "Top 1: 0.625; "), ("5b" * 8, "Top 1: 0.25; ")):
+        write_json(tmp_path / "metrics/chess/test.json", {**tests, "model": model})
+        (glimpse,) = Page(make_page(tmp_path)).all("article")
+        assert shown in glimpse.text
+        assert ("95 % interval" in make_page(tmp_path)) == (model == digest)
+    write_json(tmp_path / "metrics/chess/train.json", {**figures, "model": "5b" * 8})
+    other = make_page(tmp_path)
+    assert "is of another model than <code>models/chess</code>" in other
+    assert "0.25" not in Page(other).all("article")[0].text
+    assert "Results of chess" not in other

@@ -121,16 +121,6 @@ def test_a_folder_where_nothing_ran_says_so(tmp_path: Path) -> None:
     assert "Nothing has run yet" in make_page(tmp_path)
 
 
-def test_figures_of_another_machine_are_left_out(project: Path, page: Page, tmp_path: Path) -> None:
-    assert "1,234 samples per second" in page.source
-    assert "750 MB" in page.source
-    shutil.copytree(project, tmp_path / "pulled", ignore=shutil.ignore_patterns("*_run.json"))
-    pulled = make_page(tmp_path / "pulled")
-    assert "samples per second" not in pulled
-    assert "Memory and disk" not in pulled
-    Page(pulled)
-
-
 def test_what_looks_like_a_mistake_is_said(project: Path, page: Page, tmp_path: Path) -> None:
     assert "Look at this" not in page.source
     shutil.copytree(project, tmp_path / "doubted")

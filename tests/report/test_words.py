@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from outofcore.report.words import baseline_of, figure_lines, figure_name, results, seconds, wait
-
-
-@pytest.mark.parametrize(("value", "shown"), [(4.41, "4.41 s"), (65.66, "65.7 s"), (720, "12 min"), (12600, "3.5 h")])
-def test_times(value: float, shown: str) -> None:
-    assert seconds(value) == shown
+from outofcore.report.words import baseline_of, figure_lines, results
 
 
 def test_a_baseline_belongs_to_the_figure_that_it_names() -> None:
@@ -44,21 +37,3 @@ def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
     for name in ("loss", "policy_loss", "perplexity", "bits_per_byte"):
         assert not any("better" in line for line in figure_lines({name: 1.0, f"{name}_frequencies": 2.0}))
         assert all("better" in line for line in figure_lines({name: 2.0, f"{name}_frequencies": 1.0}))
-
-
-@pytest.mark.parametrize(
-    ("trained", "share", "shown"),
-    [
-        (3600, 0.384, "Steps waited for data 38.4 % of the time."),
-        (20, 0.25, "Steps waited for data 25.0 % of the time (5 s): in a run this short, mostly for the first batch."),
-        (200, 0.384, "Steps waited for data 38.4 % of the time."),
-        (12.5, 0.001, "Steps waited for data 0.1 % of the time."),
-    ],
-)
-def test_waits_of_a_short_run_are_those_of_its_start(trained: float, share: float, shown: str) -> None:
-    assert wait({"seconds": trained + 2, "training_seconds": trained, "data_wait_share": share}) == shown
-
-
-def test_keys_become_words() -> None:
-    assert figure_name("top1_most_frequent") == "top 1, always the most frequent"
-    assert figure_name("bits_per_byte") == "bits per byte"

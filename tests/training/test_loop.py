@@ -98,11 +98,11 @@ def test_the_learning_rate_is_that_of_nanogpt():
 
 def test_the_curve_of_a_learning_rate_that_changes_is_drawn(tmp_path):
     train(tmp_path, settings=section(max_steps=6, learning_rate=1.0, warmup_steps=3))
-    table = (tmp_path / "plots/toy/train/plots/metrics/train/learning_rate.tsv").read_text().splitlines()
+    table = (tmp_path / "plots/toy/train/learning_rate.tsv").read_text().splitlines()
     rates = [float(row["learning_rate"]) for row in csv.DictReader(table, delimiter="\t")]
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
     train(tmp_path / "constant")
-    assert not (tmp_path / "constant/plots/toy/train/plots/metrics/train/learning_rate.tsv").exists()
+    assert not (tmp_path / "constant/plots/toy/train/learning_rate.tsv").exists()
 
 
 @pytest.mark.parametrize("steps", [21, 20])
@@ -112,7 +112,7 @@ def test_validation_after_so_many_steps_does_not_change_what_is_trained(tmp_path
         train(tmp_path / str(every), task=WeightedRegression(dropout=0.2), settings=section(max_steps=steps, **every))
         for every in ({}, {"val_every": 5})
     )
-    validations = (tmp_path / "{'val_every': 5}/plots/toy/train/plots/metrics/val/error.tsv").read_text().splitlines()
+    validations = (tmp_path / "{'val_every': 5}/plots/toy/val/error.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in validations] == ["step", "5", "10", "15", "20", *(["21"] * (steps == 21))]
     assert plain[1] == often[1]
     assert same(plain[0].state_dict(), often[0].state_dict())
@@ -143,7 +143,6 @@ def test_leaves_figures_curves_and_model(tmp_path):
     task, figures = train(tmp_path)
     assert figures["steps"] == STEPS
     assert json.loads((tmp_path / "metrics/toy/train.json").read_text()) == figures
-    assert json.loads((tmp_path / "metrics/toy/headline.json").read_text()) == figures  # the task names none of them
     with torch.no_grad():
         validated = task.summarize(task.evaluate(columns(40, 2)))
     assert figures["error"] == pytest.approx(validated["error"], abs=1e-5)
@@ -153,12 +152,12 @@ def test_leaves_figures_curves_and_model(tmp_path):
     assert 0 <= machine["data_wait_share"] <= 1
     assert machine["peak_memory_bytes"] > 50e6
     assert machine["resumed_from_step"] == 0
-    table = (tmp_path / "plots/toy/train/plots/metrics/train/loss.tsv").read_text().splitlines()
+    table = (tmp_path / "plots/toy/train/loss.tsv").read_text().splitlines()
     rows = list(csv.DictReader(table, delimiter="\t"))
     losses = [float(row["loss"]) for row in rows]
     assert [int(row["step"]) for row in rows] == list(range(1, STEPS + 1))
     assert sum(losses[-7:]) < sum(losses[:7])
-    validations = (tmp_path / "plots/toy/train/plots/metrics/val/error.tsv").read_text().splitlines()
+    validations = (tmp_path / "plots/toy/val/error.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in validations] == ["step", "7", "14", "21"]
     assert (tmp_path / "plots/toy/errors.csv").read_text().startswith("kind,error\nval,")
     assert not (tmp_path / "models/toy.partial").exists()
@@ -182,7 +181,7 @@ def test_a_git_repository_needs_no_commit(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q"], check=True)
     (tmp_path / ".dvc").mkdir()
     train(tmp_path)
-    assert (tmp_path / "plots/toy/train/plots/metrics/train/loss.tsv").exists()
+    assert (tmp_path / "plots/toy/train/loss.tsv").exists()
     assert not (tmp_path / "dvc.yaml").exists()
 
 
@@ -197,7 +196,7 @@ def test_two_runs_leave_the_same_bytes(tmp_path):
 def test_max_steps_ends_in_mid_epoch_with_a_validation(tmp_path):
     _, figures = train(tmp_path, settings=section(max_steps=9))
     assert figures["steps"] == 9
-    validations = (tmp_path / "plots/toy/train/plots/metrics/val/error.tsv").read_text().splitlines()
+    validations = (tmp_path / "plots/toy/val/error.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in validations] == ["step", "7", "9"]
 
 
@@ -292,7 +291,7 @@ def test_a_validation_longer_than_the_training_before_it_is_said(tmp_path, capsy
 def test_no_steps_give_the_figures_of_the_untrained_model(tmp_path):
     task, figures = train(tmp_path, settings=section(max_steps=0))
     assert figures["steps"] == 0
-    validations = (tmp_path / "plots/toy/train/plots/metrics/val/error.tsv").read_text().splitlines()
+    validations = (tmp_path / "plots/toy/val/error.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in validations] == ["step", "0"]
     assert same(task.state_dict(), WeightedRegression().state_dict())
 

@@ -24,7 +24,7 @@ def test_the_curve_is_that_of_the_local_store_whatever_the_server_does(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("outofcore.store.connection.REQUEST_SECONDS", 2)
-    curve = "plots/chess/train/plots/metrics/train/loss.tsv"
+    curve = "plots/chess/train/loss.tsv"
     local = write_store(tmp_path / "chess.zarr")
     expected = train_chess(local, tmp_path / "here")
     url = upload(local, endpoint, "chess.zarr")

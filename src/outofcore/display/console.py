@@ -49,7 +49,7 @@ def stopped_at_once() -> Iterator[None]:
 def one_line_errors(*, resumes: bool = True, hint: Callable[[], str] = str) -> Iterator[None]:
     """Run a command's body: an expected error becomes one line and an exit code, SIGTERM stops it like Ctrl-C.
 
-    ``resumes`` is whether the command continues where it was stopped; ``hint`` gives what to add to an error.
+    ``resumes`` is whether the command continues where it was stopped; ``hint`` gives what to add to the line.
     """
     try:
         with _stopped_by(_interrupt):
@@ -63,7 +63,7 @@ def one_line_errors(*, resumes: bool = True, hint: Callable[[], str] = str) -> I
     except KeyboardInterrupt:
         interrupted.clear()
         kept = "; finished work is kept, run the same command to resume" if resumes else ""
-        sys.stderr.write(f"stopped{kept}\n")
+        sys.stderr.write(f"stopped{kept}{hint()}\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
 
 

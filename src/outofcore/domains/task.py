@@ -38,8 +38,6 @@ class Task(nn.Module, ABC):
     ----------
     columns
         Columns of the sequences that validation batches also have, for :meth:`evaluate` to count by.
-    headline
-        Figures, five at most, by which experiments are compared; all if empty.
     shares
         How the names of figures begin that are shares, from 0 to 1; their intervals end there.
     partly_used
@@ -49,7 +47,6 @@ class Task(nn.Module, ABC):
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
-    headline: ClassVar[tuple[str, ...]] = ()
     shares: ClassVar[tuple[str, ...]] = ()
     partly_used: bool = False
     tally: Any = None

@@ -7,50 +7,68 @@ import os
 from pathlib import Path
 from typing import Any
 
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, SpaceError
 from outofcore.settings.yaml_text import parse_json, parse_yaml
-from outofcore.space.links import Commit, make_link
+from outofcore.space.dvc_cache import find_cache
+from outofcore.space.links import Commit, commit_of, make_link
 
 STAGE = "tokenizer"
 RUNNING = "DVC_STAGE"  # the variable by which DVC names a stage to its command
 
 
-def removed_outputs(lock: Path = Path("dvc.lock")) -> str:
-    """How to restore what DVC has removed before it ran this stage, for the end of an error; "" if it is nothing.
+def put_back(lock: Path = Path("dvc.lock")) -> str:
+    """Link what DVC has removed before it ran this stage from its cache, as it was; for the end of an error, in words.
 
     ``persist: true`` would keep it, but DVC copies such outputs out of its cache before each run, and never takes them
     from its run cache.
     """
-    try:
-        stage = parse_yaml(lock.read_text("utf-8"))["stages"][os.environ[RUNNING].rpartition(":")[2]]
-        gone = [out for out in stage["outs"] if not Path(out["path"]).exists()]
-        largest = max(gone, key=lambda out: out["size"])["path"]
-    except (OSError, ValueError, TypeError, KeyError):
+    cache = find_cache()
+    gone = [out for out in _outs(lock) if not os.path.lexists(out["path"])]
+    if cache is None or not gone:
         return ""  # not run by DVC, or nothing is gone
+    largest = max(gone, key=lambda out: int(out.get("size", 0)))["path"]
+    try:
+        commit = commit_of(largest, cache)
+        linked = [commit.on_checkout != "copy" and restore(Path(out["path"]), commit, lock) for out in gone]
+    except (OSError, SpaceError):
+        linked = [False]
+    if all(linked):
+        return f"; {largest} is again what it was"
     return f"; DVC removed {largest} beforehand, and 'dvc checkout' restores it"
 
 
-def restore(folder: Path, first: str, commit: Commit, lock: Path = Path("dvc.lock")) -> None:
-    """Link a folder from DVC's cache as it was before this stage, for which DVC has removed it; nothing if it is there.
+def restore(path: Path, commit: Commit, lock: Path = Path("dvc.lock"), first: str = "") -> bool:
+    """Link an output of this stage from DVC's cache, unless it is there; returns whether this was done.
 
-    Without the file ``first`` in the cache, nothing is restored; other files that are not in it are left out.
+    All its files must be in the cache. With ``first``, the name of one, this one must, and others are left out.
     """
     objects = commit.cache.objects.absolute()
     try:
-        stage = parse_yaml(lock.read_text("utf-8"))["stages"][os.environ[RUNNING].rpartition(":")[2]]
-        (listed,) = (out["md5"] for out in stage["outs"] if out["path"] == folder.as_posix())
-        files = parse_json((objects / listed[:2] / listed[2:]).read_bytes())
-        digests = {file["relpath"]: file["md5"] for file in files}
-        names = [first, *(digests.keys() - {first})]
-        places = {name: objects / digests[name][:2] / digests[name][2:] for name in names}
+        (digest,) = (str(out["md5"]) for out in _outs(lock) if out["path"] == path.as_posix())
+        digests = {"": digest}
+        if digest.endswith(".dir"):
+            listed = parse_json((objects / digest[:2] / digest[2:]).read_bytes())
+            digests = {file["relpath"]: file["md5"] for file in listed}
+        names = [first, *(digests.keys() - {first})] if first else list(digests)
+        files = {name: objects / digests[name][:2] / digests[name][2:] for name in names}
     except (OSError, ValueError, TypeError, KeyError):
-        return  # not run by DVC, or never before
-    if os.path.lexists(folder) or not places[first].is_file():
-        return
-    for name, place in places.items():
-        if place.is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            make_link(commit.on_checkout, place, folder / name)
+        return False  # not run by DVC, or never before
+    cached = {name: file for name, file in files.items() if file.is_file()}
+    if os.path.lexists(path) or (first not in cached if first else len(cached) < len(files)):
+        return False
+    for name, file in cached.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        make_link(commit.on_checkout, file, path / name)
+    return True
+
+
+def _outs(lock: Path) -> list[dict[str, Any]]:
+    """What a lock file states of the outputs of the stage that this process is; none if DVC does not run it."""
+    try:
+        stage = parse_yaml(lock.read_text("utf-8"))["stages"][os.environ[RUNNING].rpartition(":")[2]]
+        return [out for out in stage["outs"] if isinstance(out["path"], str)]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
 
 
 def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:

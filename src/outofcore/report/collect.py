@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +20,13 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.loading.loader import loader
-from outofcore.models import BATCH, load_model
+from outofcore.models import BATCH, load_model, read_model
 from outofcore.settings.machine import load_machine
 from outofcore.settings.yaml_text import parse_json, parse_yaml
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
 from outofcore.training.ranks import choose_device
-from outofcore.training.results import MODEL
+from outofcore.training.results import MODEL, model_digest
 
 EXAMINED = 1024
 """Rows of validation that mistakes are chosen from."""
@@ -46,15 +45,22 @@ class StoreView:
 
 
 @dataclass(frozen=True)
+class ModelView:
+    """What a trained model says of itself."""
+
+    digest: str  # of its weights
+    store: str  # digest of the store that it was trained on
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class DomainRun:
     name: str
     store: StoreView | None  # None if the model was trained directly from raw files
-    convert: Mapping[str, Any]  # metrics that are the same on every machine
-    train: Mapping[str, Any]  # metrics that are the same on every machine
-    test: Mapping[str, Any]  # those of the test split; empty if it was not read
-    committed: Mapping[str, Any]  # those of train in the last commit of Git; empty if there are none, or these
-    convert_run: Mapping[str, Any]  # times, memory and disk on this machine; empty if run elsewhere
-    train_run: Mapping[str, Any]  # times, memory and disk on this machine; empty if run elsewhere
+    convert: Mapping[str, Any]
+    train: Mapping[str, Any]  # figures of validation; empty if they are of another model than the one in its folder
+    test: Mapping[str, Any]  # those of the test split; empty if this model did not read it
+    model: ModelView | None  # what is in the folder of the model
     rejects: Records  # the first rejected records
     curves: Mapping[tuple[str, str], Records]  # by split and metric, with a column ``step``
     tables: Mapping[str, Records]  # of the model's task, by name
@@ -85,39 +91,40 @@ def domains_of(project: Path) -> set[str] | None:
 
 def _domain_run(project: Path, name: str) -> DomainRun:
     metrics, plots, models = (project / kind / name for kind in ("metrics", "plots", "models"))
-    curves = {
-        (file.parent.name, file.stem): _table(file, "\t")
-        for file in sorted((plots / "train" / "plots" / "metrics").glob("*/*.tsv"))
-    }
-    convert, run = _conversion(metrics)
+    curves = {(file.parent.name, file.stem): _table(file, "\t") for file in sorted(plots.glob("*/*.tsv"))}
+    convert, model = _conversion(metrics), _model_view(models)
+    train, test = _json(metrics / "train.json"), _json(metrics / "test.json")
+    if model and train.get("model") != model.digest:  # as between 'git checkout' and 'dvc checkout'
+        train = {}
     store = _store_of(project / "data" / "stores", name, convert)
     return DomainRun(
         name=name,
         store=_store_view(store) if store else None,
         convert=convert,
-        train=_json(metrics / "train.json"),
-        test=_json(metrics / "test.json"),
-        committed=_committed(metrics / "train.json"),
-        convert_run=run,
-        train_run=_json(metrics / "train_run.json"),
+        train=train,
+        test=test if train and test.get("model") == train.get("model") else {},
+        model=model,
         rejects=_rejects(project / "data" / "rejects", name),
         curves=curves,
         tables={file.stem: _table(file, ",") for file in sorted(plots.glob("*.csv"))},
-        texts={file.stem: file.read_text("utf-8", "replace") for file in _works(models, "*.txt")},
-        sheets={file.stem: file.read_bytes() for file in _works(plots, "*.png")},
-        mistakes=_mistakes(store, models) if store else (),
+        texts={file.stem: file.read_text("utf-8", "replace") for file in _works(models, "*.txt") if train},
+        sheets={file.stem: file.read_bytes() for file in _works(plots, "*.png") if train},
+        mistakes=_mistakes(store, models) if store and train else (),
     )
 
 
-def _committed(path: Path) -> Mapping[str, Any]:
-    """The figures of a file in the last commit, {} if there are none or they are those of the file."""
-    command = ["git", "show", f"HEAD:./{path.name}"]
+def _model_view(folder: Path) -> ModelView | None:
+    """What the model of the folder says of itself; None if there is none that this version reads."""
+    if not (folder / MODEL).is_file():
+        return None
     try:
-        ended = subprocess.run(command, cwd=path.parent, capture_output=True, check=True)  # noqa: S603
-        figures: dict[str, Any] = parse_json(ended.stdout)
-    except (OSError, ValueError, subprocess.CalledProcessError):  # no Git, no repository, no such file
-        return {}
-    return {} if figures == _json(path) else figures
+        content = read_model(folder / MODEL)
+    except OutOfCoreError as error:
+        sys.stderr.write(f"no model in {visible(str(folder))}: {visible(str(error))}\n")
+        return None
+    identity = parse_json(content["identity"])
+    settings = {name: identity["params"].get(name, {}) for name in ("tensors", "train")}
+    return ModelView(model_digest(content["model"]), identity["store"], settings)
 
 
 def _mistakes(store: Store, folder: Path) -> Sequence[Picture]:
@@ -143,18 +150,16 @@ def _judge(store: Store, folder: Path) -> tuple[Task, Iterator[tuple[Batch, Mapp
     return model.task, judged()
 
 
-def _conversion(metrics: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Metrics of the conversion, and of its run here; sums over several entries of ``raw``."""
+def _conversion(metrics: Path) -> Mapping[str, Any]:
+    """Metrics of the conversion; sums over several entries of ``raw``."""
     several = sorted((metrics / "convert").glob("*.json"))
     if not several:
-        convert, run = _json(metrics / "convert.json"), _json(metrics / "convert_run.json")
-        # The digest differs where DVC has restored this conversion from its cache.
-        return convert, run if run.get("digest", convert.get("digest")) == convert.get("digest") else {}
+        return _json(metrics / "convert.json")
     figures = {path.stem: _json(path) for path in several}
     added = ("bytes_raw", "bytes_store", "estimate_bytes", "audited")
     sums = {key: sum(own[key] for own in figures.values()) for key in added}
     doubts = [f"{entry}: {doubt}" for entry, own in figures.items() for doubt in own.get("doubts", ())]
-    return {**sums, "doubts": doubts, "digests": {entry: own["digest"] for entry, own in figures.items()}}, {}
+    return {**sums, "doubts": doubts, "digests": {entry: own["digest"] for entry, own in figures.items()}}
 
 
 def _store_of(stores: Path, name: str, convert: Mapping[str, Any]) -> Store | None:

@@ -13,7 +13,7 @@ from outofcore.display.table import number
 from outofcore.inspect import store as inspect_store
 from outofcore.report import charts, tables, words
 from outofcore.report.collect import EXAMINED, collect
-from outofcore.report.words import figure_name, seconds, title_of
+from outofcore.report.words import figure_name, title_of
 from outofcore.settings.sizes import format_bytes
 
 
@@ -22,7 +22,7 @@ def make_page(project: Path) -> str:
     runs = collect(project)
     values: dict[str, Any] = {"examined": EXAMINED}
     values |= {"tables": tables, "card_tables": inspect_store, "charts": charts, "words": words}
-    return environment().get_template("index.html").render(runs=runs, costs=tables.costs(runs), **values)
+    return environment().get_template("index.html").render(runs=runs, **values)
 
 
 def environment() -> Environment:
@@ -37,7 +37,6 @@ def environment() -> Environment:
     templates.filters |= {
         "bytes": format_bytes,
         "number": number,
-        "seconds": seconds,
         "figure_name": figure_name,
         "title_of": title_of,
         "svg_address": lambda svg: f"data:image/svg+xml,{quote(svg, safe=' /:=,;()')}",

@@ -95,26 +95,6 @@ def title_of(key: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-SHORT_RUN, START = 300, 10
-"""Seconds of training, and of waits in it, up to which most of these are for the first batch: code is compiled."""
-
-
-def wait(run: Mapping[str, Any]) -> str:
-    """What share of the time training waited for data, by ``train_run.json``."""
-    trained, share = run.get("training_seconds", run["seconds"]), run["data_wait_share"]
-    waited = f"Steps waited for data {share:.1%} of the time".replace("%", " %")
-    if trained > SHORT_RUN or share * trained > START or share < 0.01:
-        return f"{waited}."
-    return f"{waited} ({seconds(share * trained)}): in a run this short, mostly for the first batch."
-
-
-def seconds(value: float) -> str:
-    """A time: ``4.4 s``, ``12 min``, ``3.5 h``."""
-    if value < 120:
-        return f"{value:.3g} s"
-    return f"{value / 60:.3g} min" if value < 7200 else f"{value / 3600:.3g} h"
-
-
 def _word(word: str) -> str:
     letters = word.rstrip("0123456789")
     return f"{letters} {word[len(letters) :]}" if letters == "top" and letters != word else word

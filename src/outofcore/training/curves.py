@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from pathlib import Path
 from typing import Self
 
@@ -14,8 +13,8 @@ from outofcore.training.ranks import this_rank
 class Curves:
     """Shows a run of so many steps; ranks other than the first show nothing.
 
-    A curve is a table of two columns, ``plots/metrics/<name>.tsv`` as DVCLive lays them out. DVCLive itself would make
-    a DVC repository of any Git repository that it is started in.
+    A curve is a table of two columns, such as ``train/loss.tsv``. DVCLive is not used: it would make a DVC repository
+    of any Git repository that it is started in.
     """
 
     def __init__(self, name: str, folder: Path, steps: int) -> None:
@@ -24,8 +23,8 @@ class Curves:
         self._line = self._bar.add_task(f"train {name}", total=steps)
 
     def __enter__(self) -> Self:
-        if self._first and self._folder.exists():
-            shutil.rmtree(self._folder)  # the curves before; those of a run that resumes are drawn again
+        for earlier in self._folder.glob("*/*.tsv") if self._first else ():
+            earlier.unlink()  # those of a run that resumes are drawn again
         self._bar.start()
         return self
 
@@ -35,7 +34,7 @@ class Curves:
     def draw(self, step: int, figures: dict[str, float]) -> None:
         """Add a row."""
         for key, value in figures.items() if self._first else ():
-            table = self._folder / "plots" / "metrics" / f"{key}.tsv"
+            table = self._folder / f"{key}.tsv"
             rows = [(step, value)] if table.exists() else [("step", table.stem), (step, value)]
             table.parent.mkdir(parents=True, exist_ok=True)
             with table.open("a", encoding="utf-8", newline="") as file:

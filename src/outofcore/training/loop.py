@@ -29,7 +29,7 @@ from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.optimizers import learning_rate, make_optimizer
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
-from outofcore.training.results import order_of, write_metrics, write_model, write_plots
+from outofcore.training.results import model_digest, order_of, write_metrics, write_model, write_plots
 
 ROWS = 200
 """Approximate number of rows of the training curve."""
@@ -71,10 +71,10 @@ def fit(
     further entries of ``train.json``, ``place`` that of the store, for ``train_run.json``. ``processes`` are those of
     an earlier run, whose micro-batches are taken again at the same steps.
 
-    Written to ``out``: ``metrics/<name>/train.json`` and, with the task's headline alone, ``headline.json`` (a function
-    of params and data, up to device rounding), ``metrics/<name>/train_run.json`` (this machine),
-    ``plots/<name>/*.csv`` and ``*.png``, curves in ``plots/<name>/train``, and ``models/<name>/model.pt``
-    with the model's outputs; until then ``models/<name>.partial/checkpoint.pt``.
+    Written to ``out``: ``metrics/<name>/train.json`` (a function of params and data, up to device rounding),
+    ``metrics/<name>/train_run.json`` (this machine), ``plots/<name>/*.csv`` and ``*.png``, curves in
+    ``plots/<name>/train`` and ``val``, and ``models/<name>/model.pt`` with the model's outputs; until then
+    ``models/<name>.partial/checkpoint.pt``.
 
     Raises ParamsError if the device does not exist, a split has no batch, or the loss is not finite; BudgetError if the
     device runs out of memory; StateError if the checkpoint is of another version; KeyboardInterrupt after Ctrl-C or
@@ -90,7 +90,7 @@ def fit(
     saver = Saver(checkpoint, json.dumps(identity, sort_keys=True), code or {}, checkpoint_seconds)
     device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
     with device_memory():
-        run = _Run(name, task.to(where), section, len(train), where, saver, out / "plots" / name / "train")
+        run = _Run(name, task.to(where), section, len(train), where, saver, out / "plots" / name)
     progress, curves, steps = run.progress, run.curves, run.steps
     length = _length(section, steps, len(train))
     note(f"{name}: {length}")
@@ -131,6 +131,7 @@ def fit(
         "parameters": sum(parameter.numel() for parameter in task.parameters()),
         **{key: round(value, _DIGITS) for key, value in task.summarize(progress.sums).items()},
         **(facts or {}),
+        "model": model_digest(task.state_dict()),
     }
     machine = {
         "seconds": round(time.monotonic() - started, 2),
@@ -153,8 +154,7 @@ def fit(
             "order": order_of(train, progress.step, progress.skipped),
         }
         write_model(out / "models" / name, task, saver.identity, progress.step, record)
-        headline = {key: figures[key] for key in (*(task.headline or figures), *(facts or {})) if key in figures}
-        write_metrics(out / "metrics" / name, train=figures, headline=headline, train_run=machine)
+        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
         saver.remove()
     if steps < section.max_steps:
         note(f"{name}: trained for {length}")

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from outofcore.domains.registry import get_domain
@@ -47,8 +48,9 @@ def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:
 
 
 def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
-    """Replace the task's tables and pictures; one that is there may be a link into DVC's cache."""
+    """Replace all tables and pictures by those of the task; one that is there may be a link into DVC's cache."""
     folder.mkdir(parents=True, exist_ok=True)
+    _remove(folder, "*.csv", "*.png")
     for stem, rows in task.plots(sums).items():
         table = io.StringIO(newline="")
         writer = csv.DictWriter(table, list(rows[0]) if rows else [], lineterminator="\n")
@@ -57,6 +59,12 @@ def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
         replace_text(folder / f"{stem}.csv", table.getvalue())
     for stem, picture in task.pictures().items():
         replace_file(folder / f"{stem}.png", picture)
+
+
+def _remove(folder: Path, *patterns: str) -> None:
+    """Remove what an earlier model has left."""
+    for file in (path for pattern in patterns for path in folder.glob(pattern)):
+        file.unlink()
 
 
 def identity_of(store: Store, section: Any) -> dict[str, Any]:
@@ -102,6 +110,15 @@ def split_digest(store: Store, split: str) -> str:
     return (hashlib.sha256(json.dumps(digested).encode()).hexdigest() if digested else store.digest)[:16]
 
 
+def model_digest(weights: Mapping[str, Tensor]) -> str:
+    """16 hex digits of a SHA-256 over the names and bytes of a model's weights, by which figures name their model."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(name.encode() + b"\0")
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
 def load_weights(task: Task, folder: Path) -> None:
     """Load the model that a run left into its task; raises StateError for another model, a damaged one, or none."""
     file = folder / MODEL
@@ -133,8 +150,9 @@ def order_of(train: Batches, steps: int, skipped: int) -> dict[str, Any]:
 
 
 def write_model(folder: Path, task: Task, identity: str, step: int, record: Mapping[str, Any] | None = None) -> None:
-    """Write ``model.pt``, a state dict with what it was trained on and by, and the model's texts."""
+    """Write ``model.pt``, a state dict with what it was trained on and by, and the model's texts, and no others."""
     content = {"version": version("outofcore"), "identity": identity, "step": step, "model": dict(task.state_dict())}
     write_saved(folder / MODEL, {**content, "record": json.dumps(record or {}, sort_keys=True)})
+    _remove(folder, "*.txt")
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")

@@ -89,7 +89,6 @@ class ChessTask(MovePrediction):
     """Policy and value of a position; with the mask of legal moves in the tensors, others get no probability."""
 
     columns = ("white_elo", "black_elo")
-    headline = ("top1", "top1_most_frequent", "top5", "policy_loss", "value_loss")
     target, number = "target", "ply"
     outcomes = (Outcome("value", "value_loss"),)
 

@@ -96,8 +96,6 @@ class NeuralTask(Task):
     for each session the conditions whose repeats are compared in validation.
     """
 
-    headline = ("bits_per_spike", "correlation", "squared_error", "squared_error_mean_response", "fraction_explained")
-
     def __init__(
         self,
         sessions: tuple[SessionShape, ...],

@@ -92,8 +92,6 @@ class TextTask(Task):
     ``tally`` counts both.
     """
 
-    headline = ("loss", "loss_frequencies", "perplexity", "bits_per_byte", "bits_per_byte_frequencies")
-
     def __init__(self, tokenizer: Tokenizer, section: TextSection) -> None:
         super().__init__()
         self.raw_per_spelt: float | None = None

@@ -88,7 +88,6 @@ class PolicyNetwork(nn.Module):
 class PolicyTask(MovePrediction):
     """Predict the next move, over all points and the pass; with ``value``, the result and the score in points too."""
 
-    headline = ("top1", "top1_most_frequent", "top5", "loss", "loss_frequencies")
     target, number = "move", "number"
     outcomes = (
         Outcome("value", "value_loss"),

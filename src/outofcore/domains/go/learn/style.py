@@ -82,7 +82,6 @@ class StyleTask(Task):
     """Embeddings that tell players apart; a game's is the mean of its positions'."""
 
     shares = ("top1", "top5")
-    headline = ("players", "top1_games_1", "top1_games_1_heat_map", "top5_games_1", "top5_games_1_heat_map")
 
     def __init__(
         self, reading: GoReading, section: GoTrainSection, games: PlayedGames, panel: Panel, baseline: list[Answer]
