@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
 from tests.loading.conftest import MakeStore
 
@@ -28,9 +29,7 @@ def test_batches_mix_as_the_loader_says(
 ) -> None:
     caplog.set_level(logging.INFO, "outofcore")
     store = make_store([LENGTH] * (ROWS // LENGTH))
-    batches = loader(
-        store, batch_size=BATCH, memory="64MiB", fields=("id",), shuffle=shuffle, pool_blocks=pool_blocks, label="label"
-    )
+    batches = loader(store, batch_size=BATCH, memory="64MiB", fields=("id",), shuffle=shuffle, pool_blocks=pool_blocks)
     blocks, sequences = measured(batches, BLOCK), measured(batches, LENGTH)
     note = re.search(
         r"a batch of 128 mixes (\d+) sequences? in (\d+) blocks \((\d+) in (\d+) if drawn at random\)",
@@ -41,25 +40,23 @@ def test_batches_mix_as_the_loader_says(
     random = np.random.default_rng(0).integers(0, ROWS, (300, BATCH))
     ideal = [np.mean([len(set(row.tolist())) for row in random // unit]) for unit in (LENGTH, BLOCK)]
     np.testing.assert_allclose([int(note[3]), int(note[4])], ideal, rtol=0.02)
-    assert ("labels in memory are" in caplog.text) == (shuffle == "blocks")
 
 
 def test_the_order_of_the_store_is_no_cause_for_alarm(make_store: MakeStore) -> None:
-    batches = loader(make_store([LENGTH] * 100), batch_size=BATCH, fields=("id",), shuffle=False, label="label")
+    batches = loader(make_store([LENGTH] * 100), batch_size=BATCH, fields=("id",), shuffle=False)
     assert batches.notes[1] == "train: samples in the order of the store"
+    with pytest.raises(ParamsError, match="train is not read pool by pool"):
+        batches.mixing("label")
 
 
-def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "outofcore")
+def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore) -> None:
     store = make_store([LENGTH] * (ROWS // LENGTH))
-    batches = loader(
-        store, batch_size=ROWS // 8, memory="64MiB", fields=("id",), pool_blocks=50, label="label", residency="streamed"
-    )
+    batches = loader(store, batch_size=ROWS // 8, memory="64MiB", fields=("id",), pool_blocks=50, residency="streamed")
     rows = [batch["id"].numpy() for batch in batches]  # a batch is a pool, for all but the rows of a block that is cut
     label = np.arange(ROWS) // LENGTH * 10 // (ROWS // LENGTH)
     whole = np.bincount(label) / ROWS
     distances = [np.abs(np.bincount(label[each], minlength=10) / len(each) - whole).sum() / 2 for each in rows]
-    note = re.search(r"labels in memory are (\d+)% off", caplog.text)
+    note = re.search(r"values of label in memory are (\d+)% off", batches.mixing("label"))
     assert note
     np.testing.assert_allclose(int(note[1]), 100 * np.mean(distances), atol=2)
 

@@ -200,6 +200,38 @@ def test_steps_are_left_out_and_nothing_else(make_store: MakeStore, name: str, s
     assert got == wanted
 
 
+@pytest.mark.parametrize(("case", "batch_size"), [("rows", 283), ("parts in turn", 107), ("parts by size", 107)])
+def test_a_step_has_the_same_number_on_any_ranks(make_store: MakeStore, case: str, batch_size: int) -> None:
+    """Where the last samples of an epoch are fewer than the ranks, one rank has a batch of them, and several do not."""
+    what = {**CASES[case], "last": "keep", "batch_size": batch_size}
+    whole = opened(make_store, what)
+    every = [[sorted(rows(batch)) for batch in whole] for _ in range(2)]
+    full = [number for number, batch in enumerate(every[0] + every[1], 1) if len(batch) == batch_size]
+    alone = [number for number, batch in enumerate(every[0], 1) if len(batch) < batch_size]
+    for skip in (full[1], full[len(full) // 2 + 3]):
+        wanted = sorted(row for number, batch in enumerate(every[0] + every[1], 1) if number != skip for row in batch)
+        ranks = [opened(make_store, what, rank=rank, world_size=3, skip=[skip]) for rank in range(3)]
+        got = [row for rank in ranks for _ in range(2) for batch in rank for row in rows(batch)]
+        assert sorted(got) == wanted
+        assert ranks[0].state_dict()["skip"] == whole.state_dict().get("skip", ranks[1].state_dict()["skip"])
+        traced = [origin.row for origin in ranks[0].trace(0, full[3])]
+        assert traced == [origin.row for origin in whole.trace(0, full[3])]
+    with pytest.raises(ParamsError, match=rf"step {alone[0]}: fewer samples than the 3 ranks, in the batch before"):
+        ranks[0].trace(0, alone[0])
+
+
+def test_a_trace_does_not_read_the_table_of_all_sequences(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = loader(make_store([7, 0] * 6000), "train", 48, seed=1, fields=("id",), memory="8MiB")
+    first = next(iter(batches))["id"].tolist()
+    monkeypatch.setattr(type(batches.readers[0].split.stores[0]), "extents", None)
+    origins = batches.trace(0, 1)
+    assert [(origin.row, origin.sequence, origin.place) for origin in origins] == [
+        (row, row // 7 * 2, row % 7) for row in first
+    ]
+
+
 def test_a_state_knows_which_steps_were_left_out(make_store: MakeStore) -> None:
     batches = opened(make_store, {}, skip=[3, (5, 6)])
     for _, _ in zip(range(3), batches, strict=False):

@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any, NoReturn, Self
 from weakref import WeakSet
 
@@ -20,6 +21,7 @@ from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.memory import InFlight
+from outofcore.loading.mixing import mixing_of
 from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
@@ -221,12 +223,36 @@ class Loader(IterableDataset[Batch]):
                 f"{shown(skipped)}: give the same skip, and batch_size, or begin without it"
             )
         left = len(turns) or self._batching.batches(starts[0], self.readers[0].sampler.positions)
-        if all(number in self._skip for number in range(step + 1, step + left + 1)):
+        if all(number in self._skip for number in islice(self._numbers(epoch, received), left)):
             if self._batching.last == "keep" and not left and received < self.samples:
                 counts = self.samples - received, self.samples, epoch, self._batching.world
                 _log.warning("the last %d of %d samples of epoch %d are left out: fewer than the %d ranks", *counts)
             epoch, received = epoch + 1, 0
         self._move(epoch, received)
+
+    def mixing(self, column: str) -> str:
+        """How far the values of a column of the sequences that are in memory at a time are off those of the split.
+
+        It reads that column, and holds 20 bytes for each sequence meanwhile, next to the loader's memory.
+
+        Parameters
+        ----------
+        column
+            Of labels, text or numbers, such as ``"eco"``.
+
+        Returns
+        -------
+        str
+            A line for each part.
+
+        Raises
+        ------
+        ParamsError
+            If the loader reads no pools, or the column has more than 65,536 values.
+        StoreError
+            If there is no such column.
+        """
+        return "\n".join(mixing_of(reader.split, reader.sampler, column) for reader in self.readers)
 
     def trace(self, epoch: int, step: int) -> list[Origin]:
         """Where the samples of a batch come from, over all ranks; from the order alone, without reading a row.
@@ -256,8 +282,10 @@ class Loader(IterableDataset[Batch]):
         ParamsError
             If the loader has no batch, or a number is out of range.
         """
-        epoch, received = self._place_of(epoch, step)
+        epoch, received, end = self._place_of(epoch, step)
         starts, turns = self._rest(epoch, received)
+        if received == end:
+            raise ParamsError(f"step {step}: fewer samples than the {self._batching.world} ranks, in the batch before")
         part = int(turns[0]) if len(turns) else 0
         reader, first = self.readers[part], list[Ints]()
         begin, stop = next(self._batching.spans(starts[part], reader.sampler.positions))
@@ -286,13 +314,13 @@ class Loader(IterableDataset[Batch]):
         ranges = [rows_of(reader.split, record) for reader in self.readers]
         steps = list[Appearance]()
         for epoch in range(whole("epochs", epochs, 1)):
-            turns, counts = self._turns_of(epoch)[0], Counter[int]()
+            turns, counts = self._turns_of(epoch)[0] if len(self.readers) > 1 else None, Counter[int]()
             for part, reader in enumerate(self.readers):
                 edges = [0, *(stop for _, stop in self._batching.spans(0, reader.sampler.positions))]
                 for place, first in reader.first_rows(epoch, 0, self._batching) if ranges[part] else ():
                     positions = place + samples_with(reader.split, first, ranges[part])
                     batches = np.searchsorted(edges, positions[positions < edges[-1]], "right") - 1
-                    counts.update((np.flatnonzero(turns == part)[batches] + 1).tolist())
+                    counts.update(((batches if turns is None else np.flatnonzero(turns == part)[batches]) + 1).tolist())
             steps += [Appearance(epoch, step, counts[step]) for step in sorted(counts)]
         return steps
 
@@ -324,36 +352,53 @@ class Loader(IterableDataset[Batch]):
     def _steps_before(self, epoch: int, received: int) -> int:
         """Steps before a position, from epoch 0 on."""
         if len(self.readers) == 1:
-            return epoch * len(self) + min(-(-received // self._batching.size), len(self))
-        return epoch * len(self) + int(np.searchsorted(self._turns_of(epoch)[1], received))
+            return epoch * self._epoch_steps + min(-(-received // self._batching.size), self._epoch_steps)
+        return epoch * self._epoch_steps + int(np.searchsorted(self._turns_of(epoch)[1], received))
+
+    @property
+    def _epoch_steps(self) -> int:
+        """Steps that an epoch counts, whatever the ranks."""
+        return sum(map(self._batching.steps, self._positions))
+
+    def _numbers(self, epoch: int, received: int) -> Iterator[int]:
+        """The numbers of the steps whose batches follow a position."""
+        if len(self.readers) == 1:
+            return count(self._steps_before(epoch, received) + 1)
+        ends = self._turns_of(epoch)[1]
+        batches = np.flatnonzero((ends[:-1] >= received) & (ends[:-1] < ends[1:]))
+        return iter((epoch * self._epoch_steps + batches + 1).tolist())
 
     def _skipped(self, epoch: int, received: int) -> dict[str, Any]:
         """The steps before a position that are left out."""
         steps = self._skip.until(self._steps_before(epoch, received)) if self._skip else []
         return {"batch_size": self._batching.size, "steps": steps} if steps else {}
 
-    def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
-        """The epoch of a step that is counted from another epoch on, and the samples of all parts before it."""
+    def _place_of(self, epoch: int, step: int) -> tuple[int, int, int]:
+        """The epoch of a step that is counted from another one on, and the samples of all parts before and with it."""
         if not len(self):
             raise ParamsError("this loader has no batch, so no step")
-        more, batch = divmod(whole("step", step, 1) - 1, len(self))
+        more, batch = divmod(whole("step", step, 1) - 1, self._epoch_steps)
         epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + more
-        return epoch, int(self._turns_of(epoch)[1][batch])
+        if len(self.readers) == 1:
+            begin, end = (self._batching.step_start(number, self.samples) for number in (batch, batch + 1))
+        else:
+            begin, end = self._turns_of(epoch)[1][batch : batch + 2].tolist()
+        return epoch, begin, end
 
     def _turns_of(self, epoch: int) -> tuple[Ints, Ints]:
-        """The part of each batch of an epoch, and how many samples of all parts come before each."""
+        """The part of each step of an epoch, and how many samples of all parts come before each, and in all."""
         return epoch_turns(self._positions, self._batching, self._turns, self._seed, epoch)
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
-        before, step = time.perf_counter(), self._steps_before(self.epoch, self._received)
+        before, numbers = time.perf_counter(), self._numbers(self.epoch, self._received) if self._skip else count()
         try:
             while self._iteration is iteration:
                 if not self._ready:
                     self._ready = self._take()
                     if not self._ready:
                         return
-                delivery, step = self._ready.pop(0), step + 1
-                if step in self._skip:
+                delivery = self._ready.pop(0)
+                if next(numbers) in self._skip:
                     self._received, self._begun = self._received + delivery.stop - delivery.start, True
                     del delivery
                     continue

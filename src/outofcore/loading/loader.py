@@ -31,7 +31,6 @@ from outofcore.loading.memory import (
     read_together,
     stored_bytes,
 )
-from outofcore.loading.mixing import label_note
 from outofcore.loading.ranks import batching_of
 from outofcore.loading.residency import ResidencyPlan, choose, in_flight
 from outofcore.loading.row_weights import weights_of_rows
@@ -89,7 +88,6 @@ def loader(
     last: Last = "keep",
     skip: Sequence[int | Sequence[int]] = (),
     device: str | torch.device | None = None,
-    label: str | None = None,
     threads: int | None = None,
     axis: int | str = 0,
     rows: tuple[int, int] | None = None,
@@ -187,8 +185,6 @@ def loader(
         left out keep their numbers, the others their samples. A state records those before it that were left out.
     device
         Where batches go; None leaves them in this machine's memory.
-    label
-        A column of the sequences whose mixing is to be measured.
     threads
         Threads that decode chunks, and as many that make batches; by default one a core, 8 at most.
     axis, strict, packed
@@ -224,7 +220,6 @@ def loader(
     batching = batching_of(batch_size, last, rank, world_size)
     seed, lanes = whole("seed", seed, 0, 2**64 - 1), whole("lanes", lanes, 1, MOST_LANES)
     pool_blocks, block_rows = whole("pool_blocks", pool_blocks, 1), whole_or_none("block_rows", block_rows, 1)
-    label = None if label is None else word("label", label)
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
@@ -250,7 +245,7 @@ def loader(
     sources = None
     if isinstance(store, Mapping):
         sources = weigh(weights, {name: len(own) for name, own in named.items()})
-        _check_mixture(shuffle, weighted, balanced, label, of_sequences)
+        _check_mixture(shuffle, weighted, balanced, of_sequences)
     elif weights is not None or stop != "first":
         raise ParamsError('weights and stop="all" are for a mixture: give the stores by name, {"a": ..., "b": ...}')
     check_stores(stores)
@@ -297,9 +292,7 @@ def loader(
             raise ParamsError(
                 f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             )
-        if label is not None:
-            opened.sequences[label]  # an unknown one is an error, even if the order ignores it
-    mixing = [_mixing(opened, sampler, batch_size, label) for opened, sampler in pairs]
+    mixing = [_mixing(opened, sampler, batch_size) for opened, sampler in pairs]
 
     def planned(samples: Sequence[SampleBytes]) -> tuple[list[MemoryEstimate], list[ResidencyPlan]]:
         needs = read_together(
@@ -402,8 +395,8 @@ def _mixture(
     return MixtureSampler(split.windows, sources, windows, chunks, split.rows.chunk_rows, stop, seed, **layout)
 
 
-def _mixing(split: Split, sampler: Sampler, batch_size: int, label: str | None) -> str:
-    """What batches are made of; why there are none; and how far the labels of pools are off."""
+def _mixing(split: Split, sampler: Sampler, batch_size: int) -> str:
+    """What batches are made of, or why there are none."""
     if not sampler.positions:
         why = f"no sequence has the {split.windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
         if not split.windows.rows:
@@ -411,12 +404,7 @@ def _mixing(split: Split, sampler: Sampler, batch_size: int, label: str | None) 
         elif not split.sequences.selected:
             why = f"no sequence of {split.path} is one where {split.selects}"
         return f"no samples, so no batches: {why}"
-    line = sampler.mixing(batch_size, split.sequences.selected)
-    plain = sampler.plain if isinstance(sampler, WeightedSampler) else sampler
-    if label is None or not isinstance(plain, PlainSampler) or not plain.mixed:
-        return line
-    order = plain.epoch(0)
-    return line + label_note(split, label, map(order.samples, range(0, order.pools, max(1, order.pools // 8))))
+    return sampler.mixing(batch_size, split.sequences.selected)
 
 
 def _lanes_note(world: int, lanes: int) -> str:
@@ -427,9 +415,9 @@ def _lanes_note(world: int, lanes: int) -> str:
     )
 
 
-def _check_mixture(shuffle: Shuffle, weighted: object, balanced: object, label: object, columns: Sequence[str]) -> None:
+def _check_mixture(shuffle: Shuffle, weighted: object, balanced: object, columns: Sequence[str]) -> None:
     """Raise ParamsError for what a mixture cannot be asked for."""
-    for name, value in (("weighted", weighted), ("balanced", balanced), ("label", label)):
+    for name, value in (("weighted", weighted), ("balanced", balanced)):
         if value is not None:
             refuse(name, "nothing, where sources are mixed by weights", value)
     if shuffle not in (True, "blocks"):

@@ -89,24 +89,29 @@ def sequences_of(store: Store, split: str, part: str, record: str) -> Ints:
     file, _, member = named.rpartition(":")
     if not offset.isdecimal():
         refuse("record", "a raw file and a byte offset, such as games.pgn:12345", record)
-    sources, offsets = table["source"], table["offset"].read()
-    names = store.sources["name"].read().tolist()
-    if sources.dtype == "O":
-        return np.flatnonzero((sources.read() == named) & (offsets == int(offset)))
-    if named in names or not member.isdecimal():
-        file, member = named, "0"
-    chosen = (
-        (sources.read() == names.index(file)) & (offsets == int(offset)) if file in names else np.zeros(0, np.bool_)
-    )
-    return np.flatnonzero(chosen & (table["member"].read() == int(member)) if "member" in table.fields else chosen)
+    wanted: dict[str, Any] = {"source": named, "offset": int(offset)}
+    if table["source"].dtype != "O":  # numbers of rows of the table of sources
+        names = store.sources["name"].read().tolist()
+        if named in names or not member.isdecimal():
+            file, member = named, "0"
+        wanted["source"] = names.index(file) if file in names else -1
+        wanted |= {"member": int(member)} if "member" in table.fields else {}
+    numbers, begin = [np.empty(0, np.int64)], 0
+    for block in table.blocks(table["offset"].chunk_rows, *wanted):
+        numbers.append(begin + np.flatnonzero(np.all([block[name] == value for name, value in wanted.items()], axis=0)))
+        begin += len(block["offset"])
+    return np.concatenate(numbers)
 
 
 def rows_of(split: Split, record: str) -> list[tuple[int, int]]:
     """First row, and the one after the last, of each sequence of a record, over all stores of a split."""
     ranges: list[tuple[int, int]] = []
     for store, origin in zip(split.stores, split.rows.origins, strict=True):
-        numbers = sequences_of(store, split.name, split.part, record)
-        starts, lengths = (values[numbers] for values in store.extents(split.name, split.part))
+        numbers, table = (
+            sequences_of(store, split.name, split.part, record),
+            store.sequences(split.name, split.part),
+        )
+        starts, lengths = (np.array(_values(table[name], numbers), np.int64) for name in _EXTENTS)
         ranges += zip((origin + starts).tolist(), (origin + starts + lengths).tolist(), strict=True)
     return ranges
 
@@ -127,15 +132,16 @@ def _in_store(split: Split, store: Store, sample: Ints, rows: Ints, count: Ints)
     if not store.seal.files:  # others than outofcore write no sequences
         runs = zip(sample.tolist(), rows.tolist(), count.tolist(), strict=True)
         return [Origin(number, *where, row, size) for number, row, size in runs]
-    starts, lengths = store.extents(split.name, split.part)
-    low, high = (np.searchsorted(starts, edge, "right") - 1 for edge in (rows, rows + count - 1))
+    table = store.sequences(split.name, split.part)
+    low, high = (_sequences_with(table["start"], edge) for edge in (rows, rows + count - 1))
     touched = high - low + 1
     run = np.repeat(np.arange(len(rows)), touched)
     sequence = np.arange(len(run)) + np.repeat(low - np.cumsum(touched) + touched, touched)
-    run, sequence = run[lengths[sequence] > 0], sequence[lengths[sequence] > 0]
-    first = np.maximum(rows[run], starts[sequence])
-    size = np.minimum(rows[run] + count[run], starts[sequence] + lengths[sequence]) - first
-    numbers = np.stack([sample[run], first, size, sequence, first - starts[sequence]], 1).tolist()
+    starts, lengths = (np.array(_values(table[name], sequence), np.int64) for name in _EXTENTS)
+    first = np.maximum(rows[run], starts)
+    size = np.minimum(rows[run] + count[run], starts + lengths) - first
+    numbers = np.stack([sample[run], first, size, sequence, first - starts], 1)[lengths > 0].tolist()
+    sequence = sequence[lengths > 0]
     columns, records = columns_of(store, split.name, split.part, sequence)
     return [
         Origin(
@@ -143,6 +149,25 @@ def _in_store(split: Split, store: Store, sample: Ints, rows: Ints, count: Ints)
         )
         for entry, (at, row, size, number, place) in enumerate(numbers)
     ]
+
+
+def _sequences_with(start: Array, rows: Ints) -> Ints:
+    """The last sequence that starts at or before each row, by a binary search among the chunks of a table."""
+    numbers, order = np.empty(len(rows), np.int64), np.argsort(rows)
+    ascending = rows[order]
+    spans = [(0, start.chunks, 0, len(rows))]  # of chunks, and of the rows whose sequences start in these
+    while spans:
+        low, high, begin, end = spans.pop()
+        middle = (low + high) // 2 * start.chunk_rows
+        if begin == end:
+            continue
+        values = start.read(middle, min(middle + start.chunk_rows, len(start)))
+        if high - low == 1:
+            numbers[order[begin:end]] = middle + np.searchsorted(values, ascending[begin:end], "right") - 1
+            continue
+        cut = begin + int(np.searchsorted(ascending[begin:end], values[0]))
+        spans += [(low, (low + high) // 2, begin, cut), ((low + high) // 2, high, cut, end)]
+    return numbers
 
 
 def columns_of(store: Store, split: str, part: str, numbers: Ints) -> tuple[dict[str, list[Any]], list[Record]]:

@@ -55,6 +55,15 @@ class Batching:
             return left // self.size
         return -(-left // self.size)
 
+    def steps(self, positions: int) -> int:
+        """Steps that an epoch counts, on any number of ranks: its batches, also one that joins the one before."""
+        return positions // self.size if self.last == "drop" else -(-positions // self.size)
+
+    def step_start(self, step: int, positions: int) -> int:
+        """Samples of an epoch before its step of this number, from 0; with all steps, those of the epoch."""
+        start = min(step * self.size, positions)
+        return positions if self.last == "keep" and positions - start < self.world else start
+
     def end(self, start: int, positions: int) -> int:
         """End position of the last of :meth:`spans`, ``start`` if there is none; later samples are in no batch."""
         batches = self.batches(start, positions)
@@ -83,28 +92,30 @@ def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints
 
 
 def epoch_turns(positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int) -> tuple[Ints, Ints]:
-    """The part of each batch of an epoch, and how many samples come before each, and in all."""
-    sizes = [
-        [min(stop, count) - start for start, stop in batching.spans(0, count)]  # without repeated samples
-        for count in positions
-    ]
-    turns = take_turns([len(own) for own in sizes], by, seed, epoch)
-    batches = np.empty(len(turns), np.int64)
-    for part, own in enumerate(sizes):
-        batches[turns == part] = own
-    return turns, np.cumsum(np.append(0, batches))
+    """The part of each step of an epoch, and how many samples come before each, and in all.
+
+    Repeated samples do not count; a step whose samples join those of the one before has none.
+    """
+    turns = take_turns([batching.steps(count) for count in positions], by, seed, epoch)
+    sizes = np.empty(len(turns), np.int64)
+    for part, count in enumerate(positions):
+        steps = range(batching.steps(count) + 1)
+        sizes[turns == part] = np.diff([batching.step_start(step, count) for step in steps])
+    return turns, np.cumsum(np.append(0, sizes))
 
 
 def turns_left(
     positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int, received: int
 ) -> tuple[list[int], Ints]:
-    """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow."""
+    """Position in each part after ``received`` samples of all of them, and the part of each batch that follows."""
     turns, ends = epoch_turns(positions, batching, by, seed, epoch)
     turn = int(np.searchsorted(ends, received))
+    sizes = np.diff(ends)
     if turn == len(ends) or ends[turn] != received:
         raise StateError(
             f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
             "with several parts, resume with the batch size and number of ranks that it was saved with"
         )
-    batches, before = np.diff(ends[: turn + 1]), turns[:turn]
-    return [int(batches[before == part].sum()) for part in range(len(positions))], turns[turn:]
+    batches, before = sizes[:turn], turns[:turn]
+    starts = [int(batches[before == part].sum()) for part in range(len(positions))]
+    return starts, turns[turn:][sizes[turn:] > 0]
