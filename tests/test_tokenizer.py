@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,21 @@ def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Pa
         outofcore.train_tokenizer(corpus, "gpt2.json", kind="gpt2", given=".")
     outofcore.train_tokenizer(corpus, "again.json", kind="file", given=tokenizer)
     assert (elsewhere / "again.json").read_bytes() == (elsewhere / "same.json").read_bytes()
+
+
+def test_the_command_that_a_refusal_of_growing_text_names_is_accepted(corpus: Path, elsewhere: Path) -> None:
+    section = {"raw": str(corpus), "grow": True}
+    (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
+    with pytest.raises(ParamsError, match=r"set kind: file") as refusal:
+        outofcore.params.load_params().section("text")
+    command = re.findall(r"'outofcore (.*?)'", str(refusal.value))[0]
+    section["tokenizer"] = {"kind": "file", "vocab_size": 400}
+    (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
+    done = CliRunner().invoke(app, shlex.split(command))
+    assert done.exit_code == 0, done.output
+    tokenizer = tokenizers.Tokenizer.from_file("data/tokenizers/given/tokenizer.json")
+    assert tokenizer.get_vocab_size() == 400
+    outofcore.params.load_params().section("text")
 
 
 def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:

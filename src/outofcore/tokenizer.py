@@ -72,7 +72,7 @@ def train_tokenizer(
         ("tokenizer",),
         settings,
         {} if column is None else {"source": {"text_column": column}},
-        {"raw": str(raw) if records is None else "records"},
+        {"raw": str(raw) if records is None else "records", "grow": False},  # learnt from what there is
         {"mode": "stream"} if records is None and str(raw).endswith(HUB) else {},
     )
     section = section_of(DOMAIN.name, "train_tokenizer()", params, given)
