@@ -1,16 +1,44 @@
-"""What is known of a session before any frame is read: the result of the survey, from which units are cut."""
+"""What is known of a session before any frame is read, from which units are cut: bins, shapes, clocks, trials.
+
+A session that cannot be converted is refused here: arrays that are not of one recording, times in a wrong unit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from outofcore.domains.neural.clocks import BinClock
+import numpy as np
+
+from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
+from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.recordings.arrays import SessionError, readable
+from outofcore.domains.neural.roles import COVARIATES, FRAMES, SPIKES
 from outofcore.domains.neural.spikes import SpikeOwners
-from outofcore.domains.neural.trials import Trials
+from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, check_streams
+from outofcore.domains.neural.transforms import transformed_shape
+from outofcore.domains.neural.trials import Trials, find_trials, has_intervals, trial_times
 from outofcore.domains.neural.unit_table import Units
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import Reject
+
+# Signs of times in a wrong unit: a frame or sample that usually lasts longer than this,
+LONGEST_STEP = 10 * 10**9
+# a recording of a month,
+LONGEST_RECORDING = 30 * 86_400 * 10**9
+# neurons that fire faster than any, or one vector of the spikes of many,
+FASTEST_RATE, FASTEST_VECTOR = 1000.0, 100_000.0
+# spikes that end this many times later or earlier than the frames (units differ by 1,000),
+WIDEST_RATIO = 200.0
+# or a clock of frames this many times finer than the bins, of which all but one would be lost.
+MOST_FRAMES = 100
+# Two sessions have a neuron in common if its first responses are equal, and change this often.
+DIGESTED_ROWS, LEAST_CHANGES = 128, 16
+# One array of a session that is longer than another by more than this.
+MOST_UNEQUAL = 2
+# Most empty bins that are processed in addition to those with data.
+MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
 
 
 @dataclass(frozen=True)
@@ -55,3 +83,264 @@ class SessionSurvey:
             unread=(),
             neuron_digests=frozenset(),
         )
+
+
+def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
+    """Examine shapes, clocks and trials; raises SessionError if the session cannot be converted."""
+    check_streams(streams, clocked=source.bin_width is not None)
+    try:
+        frame_shape = transformed_shape(streams.frame_shape, source.transforms)
+    except ValueError as error:
+        raise SessionError(f"source.transforms: {error}", reason="wrong_shape") from error
+    counts: dict[str, int] = {}
+    untimed: list[Reject] = []
+    longest: dict[str, int] = {}
+    clock = None
+    if source.bin_width is None:
+        _same_clock(streams)
+        lengths = _lengths(streams)
+        bins, complete = max(lengths), min(lengths)
+        if bins > MOST_UNEQUAL * complete:
+            raise SessionError(
+                f"one array has {complete} entries along time, another {bins}: they are not of one recording; check "
+                "source.names and source.time_axis",
+                reason="unequal_length",
+            )
+    else:
+        if streams.shown.role == SPIKES and streams.spikes is not None:
+            facts = streams.spikes.span(source.bin_width * 1e9, trial_times(streams))
+            _check_span(facts, "spike", streams.unit_advice)
+        else:
+            facts = _clock(streams.shown, counts, untimed, streams.unit_advice)
+        clock = _bin_clock(facts, streams, source.bin_width)
+        bins = complete = clock.bins
+        longest = {"shown": _longest(facts, clock)}
+        series = []
+        for track in streams.others:
+            other = facts if track is streams.shown else _clock(track, counts, untimed, streams.unit_advice)
+            _overlap(facts, other, track.role.stream, streams)
+            longest[track.role.stream] = _longest(other, clock)
+            series.append((track, other))
+        _check_turned(streams, series, source)
+        _check_spikes(streams, facts, counts, untimed)
+    if not bins:
+        raise SessionError("holds no bin: the stimulus or the responses are empty", reason="empty")
+    trials, rejects = find_trials(streams, source, bins, clock)
+    if streams.spikes is not None and clock is not None:
+        first, last = streams.spikes.reach
+        edges = clock.edges_of(trials.start), clock.edges_of(trials.stop)
+        if silent := int(((edges[0] > last) | (edges[1] <= first)).sum()):
+            counts["trials_outside_spikes"] = silent
+    counts["bins"] = bins
+    counts["bins_outside_trials"] = bins - int((trials.stop - trials.start).sum())
+    return SessionSurvey(
+        bins,
+        clock,
+        complete,
+        frame_shape,
+        streams.neurons,
+        {role.field: streams.tracks[role.stream].array.columns for role in COVARIATES if role.stream in streams.tracks},
+        trials,
+        (*untimed, *rejects),
+        counts,
+        longest,
+        _fingerprint(streams, bins),
+        _neuron_digests(streams),
+        streams.spikes.labels if streams.spikes is not None else None,
+        streams.units,
+    )
+
+
+def _lengths(streams: Streams) -> list[int]:
+    lengths = [track.count for track in streams.tracks.values()]
+    lengths += [streams.valid.shape[0]] if streams.valid is not None else []
+    if streams.trial is not None and not has_intervals(streams.trial):
+        lengths.append(int(np.prod(streams.trial.shape)))
+    return lengths
+
+
+def _check_turned(streams: Streams, series: Sequence[tuple[Track, ClockFacts]], source: SourceSection) -> None:
+    """Reject a matrix on a regular clock of which the other axis is as long as the trials or another series."""
+    trials = trial_times(streams)
+    lasting = {track.role.noun: facts.count * facts.step for track, facts in series}
+    lasting |= {"trials": int(trials[-1, 1] - trials[0, 0])} if len(trials) else {}
+    noun = max(lasting, key=lasting.__getitem__, default="")
+    for track, facts in series:
+        field, lasts = track.role.field, facts.count * facts.step
+        if 2 * lasts < lasting[noun] < 2 * facts.step * track.array.columns:
+            axis = 1 - source.axis_of(field)
+            raise SessionError(
+                f"names.{field}: {facts.count} samples at {1e9 / facts.step:g} Hz last {lasts / 1e9:g} s, "
+                f"{noun} {lasting[noun] / 1e9:g} s: if its axis {axis} is time, set source.time_axis: "
+                f"{{{field}: {axis}}}",
+                reason="wrong_shape",
+            )
+
+
+def _same_clock(streams: Streams) -> None:
+    """If a bin is a frame, clocks kept by the format must agree."""
+    if streams.shown.clock is None:
+        return
+    first = examine(streams.shown.clock)
+    for track in streams.others:
+        if track is streams.shown or track.clock is None:
+            continue
+        other = examine(track.clock)
+        drift = abs(first.step - other.step) * first.count
+        if abs(first.first - other.first) > first.step // 2 or drift > first.step:
+            raise SessionError(
+                f"{streams.shown.role.noun} and {track.role.field} are on clocks of their own (a {streams.entry} every "
+                f"{first.step} ns from {first.first} ns, a sample every {other.step} ns from {other.first} ns): set "
+                "source.bin_width",
+                reason="clocks_differ",
+            )
+
+
+def _clock(track: Track, counts: dict[str, int], untimed: list[Reject], advice: str) -> ClockFacts:
+    """Facts of a clock, which must be usable."""
+    name, facts = track.role.entry, examine(track.times, track.count)
+    entries, alone = track.array.shape[0], track.times.shape[0] - track.count
+    without = facts.invalid + entries - track.count
+    counts[f"{name}s_without_time"] = without
+    counts[f"{name}_times_without_{name}"] = alone
+    if not facts.valid:
+        raise SessionError(f"the {track.count} {name} times hold no time: none is finite", reason="no_time")
+    if not facts.ascending:
+        raise SessionError(
+            f"the {name} times do not ascend: some time is before the one before it (missing times must be NaN)",
+            reason="times_unsorted",
+        )
+    if without:
+        first = facts.missing if facts.missing >= 0 else track.count
+        detail = f"{without} of {entries} {name} entries have no time, the first is entry {first}"
+        untimed.append(Reject(reason="no_time", offset=first, detail=detail))
+    if alone:
+        detail = f"{alone} of {track.times.shape[0]} {name} times have no {name}, from entry {track.count} on"
+        untimed.append(Reject(reason="unequal_length", offset=track.count, detail=detail))
+    _check_span(facts, name, advice)
+    return facts
+
+
+def _check_span(facts: ClockFacts, name: str, advice: str) -> None:
+    if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
+        raise SessionError(
+            f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
+            f"{advice}",
+            reason="time_unit",
+        )
+
+
+def _bin_clock(facts: ClockFacts, streams: Streams, bin_width: float) -> BinClock:
+    width, entry, advice = bin_width * 1e9, streams.entry, streams.unit_advice
+    if streams.shown.role == FRAMES and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
+        raise SessionError(
+            f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
+            f"{int(width // max(facts.step, 1))} frames: {advice}, or "
+            "source.bin_width is too wide for the stimulus",
+            reason="time_unit",
+        )
+    end = facts.last + (facts.step or width)
+    # All bins whose centre is before the end of the last frame.
+    bins = int(np.floor((end - facts.first) / width + 0.5))
+    if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
+        raise SessionError(
+            f"the {facts.valid} {entry} times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
+            f"{bin_width:g} s, nearly all without a {entry}: a time or source.bin_width is wrong, or {advice}",
+            reason="time_unit",
+        )
+    return BinClock(facts.first, width, bins)
+
+
+def _longest(facts: ClockFacts, clock: BinClock) -> int:
+    return int(1.5 * facts.step) if facts.step else int(clock.width)
+
+
+def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) -> None:
+    if other.last < facts.first or other.first > facts.last:
+        first = f"{streams.entry}s"
+        if streams.shown.role == SPIKES:
+            first = "trials" if streams.trial is not None else "obs_intervals"
+        raise SessionError(
+            f"{first} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
+            f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}",
+            reason="time_unit",
+        )
+
+
+def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], untimed: list[Reject]) -> None:
+    if streams.spikes is None:
+        return
+    facts = streams.spikes.facts
+    total, invalid = sum(train.count for train in facts), sum(train.invalid for train in facts)
+    labels = streams.spikes.labels
+    unowned = labels.unowned if labels is not None else 0
+    apart = unowned if labels is not None and labels.bounds is not None else 0
+    counts["spikes"], counts["spikes_without_time"] = total + apart, invalid
+    if not all(train.ascending for train in facts):
+        raise SessionError(
+            "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)",
+            reason="times_unsorted",
+        )
+    timed = [train for train in facts if train.valid]
+    if not timed:
+        raise SessionError("no spike has a time: none is finite, or there are none", reason="no_spikes")
+    if invalid:
+        vector, first = next((number, train.missing) for number, train in enumerate(facts) if train.missing >= 0)
+        where = f"entry {first}" + (f" of neuron {vector}" if len(facts) > 1 else "")
+        detail = f"{invalid} of {total} spikes have no time, the first is {where}"
+        untimed.append(Reject(reason="no_time", offset=first, detail=detail))
+    if unowned:
+        counts["spikes_without_neuron"] = unowned
+        detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
+        untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
+    last = max(train.last for train in timed)
+    if streams.shown.role == SPIKES:
+        _overlap(
+            frames, ClockFacts(0, 0, min(train.first for train in timed), last, 0, ascending=True), "spikes", streams
+        )
+    ratio = _reach(timed) / _reach([frames])
+    rate = (total - invalid) / streams.spikes.neurons / max((last - min(train.first for train in timed)) / 1e9, 1e-9)
+    few = total - invalid < streams.spikes.neurons * 10
+    others = streams.units is not None and streams.spikes.owners is not None  # of which no spike is stored
+    fastest = FASTEST_RATE if streams.spikes.neurons > 1 and not others else FASTEST_VECTOR
+    if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > fastest):
+        advice = streams.unit_advice
+        if advice == OWN_UNIT:
+            advice = "source.spike_unit or source.time_unit is not the unit of the file"
+        raise SessionError(
+            f"spikes end at {last / 1e9:g} s, {streams.entry}s at {frames.last / 1e9:g} s, with {rate:g} spikes a "
+            f"second and neuron: {advice}",
+            reason="time_unit",
+        )
+
+
+def _reach(facts: Sequence[ClockFacts]) -> int:
+    """Largest distance of times from zero: times relative to a stimulus may be negative."""
+    return max(1, *(max(-clock.first, clock.last) for clock in facts))
+
+
+def _fingerprint(streams: Streams, bins: int) -> bytes:
+    """Digest of what distinguishes sessions: size and the beginning of the responses."""
+    digest = hashlib.blake2b(repr((bins, streams.neurons, streams.frame_shape)).encode(), digest_size=16)
+    if "samples" in streams.tracks:
+        array = streams.tracks["samples"].array
+        rows = max(1, 65_536 // max(1, streams.neurons * array.dtype.itemsize))
+        digest.update(np.ascontiguousarray(readable(array, 0, min(rows, array.shape[0]))[0]).tobytes())
+    else:
+        assert streams.spikes is not None
+        digest.update(repr(streams.spikes.facts).encode())
+    return digest.digest()
+
+
+def _neuron_digests(streams: Streams) -> frozenset[bytes]:
+    """Digests of the beginning of each neuron's responses, of those that vary, chosen or not."""
+    if streams.spikes is not None:
+        facts = (*streams.spikes.facts, *streams.spikes.facts_of_others)
+        trains = [repr(train).encode() for train in facts if train.valid >= LEAST_CHANGES]
+    else:
+        assert streams.samples is not None
+        values = readable(streams.samples, 0, min(DIGESTED_ROWS, streams.samples.shape[0]))[0]
+        values = values.reshape(len(values), -1)
+        changes = np.count_nonzero(values[1:] != values[:-1], axis=0)
+        trains = [column.tobytes() for column in values.T[changes >= LEAST_CHANGES]]
+    return frozenset(hashlib.blake2b(train, digest_size=8).digest() for train in trains)
