@@ -109,18 +109,17 @@ def test_codecs_are_measured_on_frames_of_all_sessions(sample):
     assert {each.shape[1:] for each in frames} == {(6, 8), (8, 6), (7, 7)}
     assert holding(frames, "uint8") == ("uint8", "bfloat16", "float32")
     measured = measure(frames, "uint8", sample)
-    assert [each.codec for each in measured] == ["lz4", "zstd"]
+    assert [*measured] == ["lz4", "zstd"]
     chunks = [each[start : start + 64] for each in frames for start in range(0, len(each), 64)]
     zstd = sum(len(ChunkCodec("zstd", 1, "uint8").encode(chunk)) for chunk in chunks)
-    assert measured[1].share == pytest.approx(zstd / sum(chunk.nbytes for chunk in chunks))
-    assert all(each.decoded_per_second > 0 for each in measured)
+    assert measured["zstd"] == pytest.approx(zstd / sum(chunk.nbytes for chunk in chunks))
 
 
 def test_wide_frames_are_offered_as_bytes_where_bytes_can_hold_them(sample):
     whole = [np.arange(24, dtype=np.float32).reshape(2, 3, 4)]
     assert holding(whole, "float32")[0] == "uint8"
     assert holding([whole[0] / 2], "float32")[0] == "bfloat16"
-    assert measure([], "uint8", sample) == ()
+    assert measure([], "uint8", sample) == {}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -35,7 +34,6 @@ UNEVEN = 12
 
 # Of at most so many sessions, so many units are sampled; a session that the cutting process reads, at its start.
 SESSIONS, UNITS, UNITS_PASSED = 6, 2, 64
-LEAST_SECONDS = 0.05
 CODECS: tuple[CodecName, ...] = ("lz4", "zstd")
 
 AT_READ = "transforms at read"
@@ -48,25 +46,11 @@ COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("memory", "bytes"),
     ("store", "bytes"),
     ("disk needed", "bytes"),
-    ("decoded a second", "bytes"),
 )
 
 NOTES = (
     "memory: what the loaders hold at least; disk needed: the store, DVC's copy where it makes one, and the margin",
-    "decoded a second: by one thread, measured just now on a sample of the frames",
 )
-
-
-@dataclass(frozen=True)
-class Compressed:
-    """Measured effect of a codec on a sample of the frames."""
-
-    codec: CodecName
-    share: float  # encoded bytes per decoded byte
-    decoded_per_second: int | None  # bytes per second and thread
-
-
-UNCOMPRESSED = Compressed("none", 1, None)
 
 
 @dataclass(frozen=True)
@@ -84,8 +68,8 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> DisplayTable:
     frames = sample_frames(outlook.files, section)
     dtypes = holding(frames, section.source.stimulus_dtype)
     sizes = {dtype: size_of(section, schemas, dtype, outlook) for dtype in dtypes}
-    codecs = {dtype: measure(frames, dtype, section) for dtype in dtypes[:2]}
-    rows = list(ways(sizes, codecs, outlook))
+    shares = {dtype: measure(frames, dtype, section) for dtype in dtypes[:2]}
+    rows = list(ways(sizes, shares, outlook))
     totals = ", ".join(f"{format_bytes(size.decoded)} as {dtype}" for dtype, size in sizes.items())
     has = f"{format_bytes(_usable(outlook))} of memory and {format_bytes(outlook.free_bytes)} of disk"
     count = f"{len(schemas)} session{'s' * (len(schemas) != 1)}"
@@ -121,37 +105,39 @@ def _usable(outlook: Outlook) -> int:
 
 
 def ways(
-    sizes: Mapping[StimulusType, Size], codecs: Mapping[StimulusType, Sequence[Compressed]], outlook: Outlook
+    sizes: Mapping[StimulusType, Size], shares: Mapping[StimulusType, Mapping[CodecName, float]], outlook: Outlook
 ) -> Iterator[dict[str, Any]]:
-    """The five ways with the narrowest pixels, in order of preference; then two of wider pixels, to compare."""
+    """The five ways with the narrowest pixels, in order of preference; then two of wider pixels, to compare.
+
+    ``shares`` are encoded bytes per decoded byte.
+    """
     narrow = next(iter(sizes))
     for dtype, size in sizes.items():
-        measured = codecs.get(dtype, ())
-        smallest = min(measured, key=lambda codec: codec.share, default=UNCOMPRESSED)
+        measured = shares.get(dtype, {})
+        smallest: CodecName = min(measured, key=measured.__getitem__, default="none")
         least = size.budget.streamed
-        plans = [("ram", smallest, size.loaders.loaded, size.budget.loaded)]
+        plans: list[tuple[str, CodecName, int, int]] = [("ram", smallest, size.loaders.loaded, size.budget.loaded)]
         if dtype == narrow:
             plans += [("streamed", codec, size.loaders.streamed, least) for codec in measured]
             plans.append((AT_READ, smallest, size.loaders.streamed, least))
-        plans.append(("mapped", UNCOMPRESSED, size.loaders.mapped, least))
+        plans.append(("mapped", "none", size.loaders.mapped, least))
         part = max(0, min(_usable(outlook) - least, size.loaders.loaded))
         if dtype == narrow and part >= WORTH_HOLDING * size.loaders.loaded:
             plans.append(("hybrid", smallest, least + part, least + part))
         for name, codec, memory, budget in plans:
-            store = math.ceil(size.decoded * codec.share)
+            store = math.ceil(size.decoded * measured.get(codec, 1))
             disk = math.ceil(store * outlook.store_copies * (1 + outlook.machine.disk_margin))
             residency, more = (name, "") if name != AT_READ else ("streamed", ", tensors.transforms and tensors.cast")
             yield {
                 "verdict": _verdict(memory, disk, outlook),
                 "way": name,
                 "pixels": dtype,
-                "codec": codec.codec,
+                "codec": codec,
                 "memory": memory,
                 "store": store,
                 "disk needed": disk,
-                "decoded a second": codec.decoded_per_second if name != "ram" else None,
                 "settings": f"residency {residency}, memory {format_bytes(budget)} (machine.yaml); "
-                f"source.stimulus_dtype {dtype}, store.codec {codec.codec}{more} (params.yaml)",
+                f"source.stimulus_dtype {dtype}, store.codec {codec}{more} (params.yaml)",
             }
 
 
@@ -198,31 +184,15 @@ def holding(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType) -> tuple[St
     return ("uint8", *wide) if whole else wide
 
 
-def measure(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, section: NeuralSection) -> tuple[Compressed, ...]:
-    """Size and decoding speed of the frames with each codec, as pixels of a type, in the store's chunks."""
+def measure(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, section: NeuralSection) -> dict[CodecName, float]:
+    """Encoded bytes per decoded byte of the frames with each codec, as pixels of a type, in the store's chunks."""
     rows = section.store.chunk_rows
     stored = [encode(block, dtype)[0] for block in frames]
     chunks = [
         np.ascontiguousarray(block[start : start + rows]) for block in stored for start in range(0, len(block), rows)
     ]
-    shares = []
+    shares: dict[CodecName, float] = {}
     for name in CODECS if chunks else ():
         codec = ChunkCodec(name, section.store.layout().level, str(stored_as(dtype)))
-        encoded = [codec.encode(chunk) for chunk in chunks]
-        share = sum(map(len, encoded)) / sum(chunk.nbytes for chunk in chunks)
-        shares.append(Compressed(name, share, int(_decoding_speed(codec, encoded, chunks))))
-    return tuple(shares)
-
-
-def _decoding_speed(codec: ChunkCodec, encoded: Sequence[bytes], chunks: Sequence[npt.NDArray[Any]]) -> float:
-    """Bytes per second of the fastest of a few passes, least disturbed by other load."""
-    decoded = [np.empty_like(chunk) for chunk in chunks]
-    best, spent = 0.0, 0.0
-    while spent < LEAST_SECONDS:
-        started = time.perf_counter()
-        for content, chunk in zip(encoded, decoded, strict=True):
-            codec.decode(content, chunk)
-        seconds = time.perf_counter() - started
-        spent += seconds
-        best = max(best, sum(chunk.nbytes for chunk in decoded) / seconds)
-    return best
+        shares[name] = sum(len(codec.encode(chunk)) for chunk in chunks) / sum(chunk.nbytes for chunk in chunks)
+    return shares
