@@ -39,7 +39,7 @@ from outofcore.loading.split import Split, open_split, reading, windows_of
 from outofcore.loading.transform import Transform
 from outofcore.order.balanced import Balanced, BalancedSampler
 from outofcore.order.batching import Batching, Last, Turns
-from outofcore.order.mixture import MOST_LANES, MixtureSampler, Source, Stop, weigh
+from outofcore.order.mixture import MixtureSampler, Source, Stop, weigh
 from outofcore.order.plain import LANES, PlainSampler, Shuffle
 from outofcore.order.sampling import Sampler
 from outofcore.order.steps import Steps
@@ -55,6 +55,7 @@ from outofcore.system.recycling import Recycler
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024
+MOST_LANES = 4096
 
 
 def loader(
@@ -323,7 +324,7 @@ def loader(
     for store in stores:
         store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
     flight = in_flight(needs, plans, budget)
-    uneven = lanes % batching.world and shuffle in (True, "blocks") and groups is None
+    uneven = lanes % batching.world and shuffle in (True, "blocks") and groups is None and sources is None
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [

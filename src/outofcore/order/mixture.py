@@ -1,13 +1,12 @@
 """Samples of several sources in fixed shares.
 
-Weights are whole numbers of 65,536. A *schedule* of so many places names the source of each place; Tijdeman's rule (The
-chairman assignment problem, 1980) keeps the count of every source within one of its share at any place. Each of the
-lanes follows the schedule from a place of its own, and permutes 16 places at a time, so that the place in a batch does
-not tell the source. What lane ``l`` draws from a source are the samples of its lane ``l`` in the order of
-:mod:`outofcore.order.plain`, then, in a second pass with an order of its own, those of lane ``l + 1``, and so on:
-lanes differ in size by one sample, and all draw from the larger ones equally often.
+Weights are whole numbers of 65,536. A *schedule* of so many positions, repeated, names the source of each; Tijdeman's
+rule (The chairman assignment problem, 1980) keeps the count of every source within one of its share at any position. 16
+positions at a time are permuted, so that the place in a batch does not tell the source. Draw ``k`` of a source is
+position ``k`` of its own epochs (:mod:`outofcore.order.plain`), one after another, each with an order of its own.
 
-An epoch ends before a source would repeat (``"first"``), or once every source was read whole (``"all"``).
+An epoch ends before a source would repeat (``"first"``), or once every source was read whole (``"all"``). Every rank
+draws all samples and takes its own: several ranks decode the same chunks.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +23,7 @@ from outofcore.checks import refuse
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.order.permutation import key, shuffle_runs
-from outofcore.order.plain import LANES, VERSION, EpochOrder, PlainSampler
+from outofcore.order.plain import LANES, EpochOrder, PlainSampler
 from outofcore.order.sampling import Pool, PoolLimits, Sampler
 from outofcore.order.windows import Windows
 from outofcore.system.compilation import njit
@@ -33,12 +31,11 @@ from outofcore.system.compilation import njit
 Stop = Literal["first", "all"]
 
 PLACES = 1 << 16
-TOGETHER = 16  # places that are permuted at a time
+TOGETHER = 16  # positions that are permuted at a time
 MOST_SOURCES = 256
-MOST_LANES = PLACES // TOGETHER  # each begins at a multiple of TOGETHER
+VERSION = 3
 
 _PASS, _TOGETHER = 28, 29  # purpose of a key; those of the other samplers are lower numbers
-_APART = 16  # draws by which a lane may be ahead of another in a source
 
 
 @dataclass(frozen=True)
@@ -103,68 +100,59 @@ class MixtureSampler(Sampler):
         block_rows: int | None,
         lanes: int = LANES,
     ) -> None:
-        if MOST_LANES % lanes:
-            refuse("lanes", f"a divisor of {MOST_LANES}, where sources are mixed by weights", lanes)
-        self.lanes = lanes
-        self.sources = tuple(sources)
-        self.seed = seed
-        self._stop = stop
-        self._windows = windows
+        self.sources, self.seed, self._stop, self._windows = tuple(sources), seed, stop, windows
         self._weights = np.array([source.weight for source in sources], np.int64)
         self.schedule = np.zeros(PLACES, np.uint8)
         if len(sources) > 1:
             _assign(self._weights, self.schedule)
-        # Places of each source before every multiple of TOGETHER.
-        counts = np.zeros((PLACES // TOGETHER + 1, len(sources)), np.int64)
-        for number in range(len(sources)):
-            counts[1:, number] = (self.schedule == number).reshape(-1, TOGETHER).sum(1)
-        self._before = np.cumsum(counts, axis=0)
         self.plain: list[PlainSampler] = []
         self._chunks = list(chunks_of_sources)
         for source, source_windows in zip(sources, windows_of_sources, strict=True):
-            if source_windows.samples < lanes:
-                raise ParamsError(f"{source.name}: expected {lanes} samples or more, got {source_windows.samples}")
+            if not source_windows.samples:
+                raise ParamsError(f"{source.name}: expected samples, got none")
             layout: Any = {"pool_blocks": source.share_of(pool_blocks), "block_rows": block_rows, "lanes": lanes}
             self.plain.append(PlainSampler(source_windows, chunk_rows, seed, shuffle="blocks", **layout))
         self.first_samples = np.cumsum([0, *(plain.positions for plain in self.plain)])
-        self.places = self._length()
-        self.pool_places = self._pool_length(self.plain)
+        ends = [self._draw(number, plain.positions) for number, plain in enumerate(self.plain)]
+        lasts = [self._draw(number, plain.positions - 1) + 1 for number, plain in enumerate(self.plain)]
+        self._positions = min(ends) if stop == "first" else max(lasts)
+        self.pool_positions = self._pool_length(self.plain)
 
     @property
     def positions(self) -> int:
-        return self.lanes * self.places
+        return self._positions
 
     def pools(self, epoch: int, start: int) -> Iterator[Pool]:
-        passes = _Passes(self, epoch)
-        for begin in range(start // self.lanes // self.pool_places * self.pool_places, self.places, self.pool_places):
-            end = min(begin + self.pool_places, self.places)
-            yield Pool(self.lanes * begin, self.lanes * end, partial(passes.samples, begin, end))
+        passes, size = _Passes(self, epoch), self.pool_positions
+        for begin in range(start // size * size, self.positions, size):
+            end = min(begin + size, self.positions)
+            yield Pool(begin, end, lambda *_, begin=begin, end=end: passes.samples(begin, end))
 
     def limits(self, world: int) -> PoolLimits:
-        spans, drawn, chunks = self._spans(), 0, 0
-        for span, plain, own_chunks in zip(spans, self.plain, self._chunks, strict=True):
-            drawn += span // world + 2 * plain.pool_samples(world)  # samples of the source's pools
-            chunks += -(-min(own_chunks, plain.span_chunks(span, world)) // 2)  # half of those of two pools
+        del world
+        spans = (2 * self.pool_positions * self._weights // PLACES + TOGETHER).tolist()  # draws of two pools
+        pairs = list(zip(spans, self.plain, strict=True))
+        chunks = [min(own, plain.span_chunks(span)) for own, (span, plain) in zip(self._chunks, pairs, strict=True)]
         tables = self._windows.bytes + sum(plain.table_bytes for plain in self.plain)
         return PoolLimits(
-            samples=self.lanes * self.pool_places // world + drawn,
-            chunks=chunks,
-            table_bytes=self.schedule.nbytes + self._before.nbytes + tables,
+            samples=self.pool_positions + sum(span + 2 * plain.pool_samples(1) for span, plain in pairs),
+            chunks=sum(-(-count // 2) for count in chunks),  # half of those of two pools
+            table_bytes=self.schedule.nbytes + tables,
         )
 
     def with_pool(self, blocks: int) -> MixtureSampler:
         other = copy(self)
         pairs = zip(self.sources, self.plain, strict=True)
         other.plain = [plain.with_pool(source.share_of(blocks)) for source, plain in pairs]
-        other.pool_places = self._pool_length(other.plain)
+        other.pool_positions = self._pool_length(other.plain)
         return other
 
     def describe(self) -> dict[str, Any]:
         return {
-            "order": VERSION,
+            "order": VERSION,  # of mixtures
             "sources": [[source.name, source.stores, source.weight] for source in self.sources],
             "stop": self._stop,
-            "schedule": [PLACES, TOGETHER, self.pool_places],
+            "schedule": [PLACES, TOGETHER, self.pool_positions],
             "samples": self.positions,
             "each": [plain.describe() for plain in self.plain],
         }
@@ -176,124 +164,78 @@ class MixtureSampler(Sampler):
     def report(self) -> list[str]:
         """A line on each source: its share, and how often an epoch reads it."""
         lines = []
-        for number, (source, plain) in enumerate(zip(self.sources, self.plain, strict=True)):
-            drawn = [self._count(lane, number) for lane in range(self.lanes)]
-            left = sum(max(0, plain.lane_size(lane) - count) for lane, count in enumerate(drawn))
+        for source, plain, count in zip(self.sources, self.plain, self.drawn(self.positions).tolist(), strict=True):
             line = (
                 f"{source.name}: {source.weight / PLACES:.3%} of the samples (asked for {source.share:.3%}), "
-                f"{sum(drawn):,} of {plain.positions:,}, passes {sum(drawn) / plain.positions:.2f}"
+                f"{count:,} of {plain.positions:,}, passes {count / plain.positions:.2f}"
             )
-            lines.append(f"{line}, {left:,} are not reached" if left else line)
+            left = plain.positions - count
+            lines.append(f"{line}, {left:,} are not reached" if left > 0 else line)
         return lines
 
-    def drawn(self, lane: int, place: int) -> Ints:
-        """Draws from each source before a place of a lane, a multiple of 16."""
-        start = lane * PLACES // self.lanes
-        counts = []
-        for end in (start, start + place):
-            periods, rest = divmod(end, PLACES)
-            counts.append(periods * self._weights + self._before[rest // TOGETHER])
-        return np.asarray(counts[1] - counts[0])
+    def drawn(self, position: int) -> Ints:
+        """Draws from each source before a position, as scheduled."""
+        periods, rest = divmod(position, PLACES)
+        return np.asarray(periods * self._weights + np.bincount(self.schedule[:rest], minlength=len(self.sources)))
 
-    def at(self, lane: int, begin: int, end: int) -> Ints:
-        """The sources of a lane's places, as scheduled."""
-        start = lane * PLACES // self.lanes
-        return self.schedule[np.arange(start + begin, start + end) % PLACES].astype(np.int64)
-
-    def _count(self, lane: int, source: int) -> int:
-        """Draws from a source in the lane of an epoch."""
-        whole = self.places // TOGETHER * TOGETHER
-        rest = self.at(lane, whole, self.places)
-        return int(self.drawn(lane, whole)[source]) + int(np.count_nonzero(rest == source))
-
-    def _length(self) -> int:
-        """Places per lane, the same in all."""
-        ends = []
-        for number, plain in enumerate(self.plain):
-            where, weight = np.flatnonzero(self.schedule == number), self.sources[number].weight
-            for lane in range(self.lanes):
-                start = lane * PLACES // self.lanes
-                last = int(self._before[start // TOGETHER][number]) + plain.lane_size(lane) - 1
-                if self._stop == "first":
-                    last += 1
-                periods, rest = divmod(last, weight)
-                ends.append(periods * PLACES + int(where[rest]) - start + (self._stop == "all"))
-        return min(ends) if self._stop == "first" else max(ends)
+    def _draw(self, source: int, number: int) -> int:
+        """The position at which a source has this draw."""
+        periods, rest = divmod(number, self.sources[source].weight)
+        return periods * PLACES + int(np.flatnonzero(self.schedule == source)[rest])
 
     def _pool_length(self, plains: Sequence[PlainSampler]) -> int:
-        """Places per lane in a pool: so few that two of them draw from two average pools of a source at most."""
-        most = sum(plain.pool_samples(1) for plain in plains) // self.lanes // 2
+        """Positions of a pool: so few that two of them draw from two average pools of a source at most."""
+        most = sum(plain.pool_samples(1) for plain in plains) // 2
         for plain, weight in zip(plains, self._weights.tolist(), strict=True):
-            if plain.pool_count > 1:
-                most = min(most, (plain.positions // plain.pool_count // self.lanes - _APART) * PLACES // (2 * weight))
+            pools = -(-(len(plain.blocks(0)) - 1) // plain.pool_blocks)
+            if pools > 1:
+                most = min(most, plain.positions // pools * PLACES // (2 * weight))
         return max(1, most // TOGETHER) * TOGETHER
-
-    def _spans(self) -> list[int]:
-        """Positions of each source that two pools in succession draw, from the first to the last of all lanes."""
-        return [self.lanes * (2 * self.pool_places * weight // PLACES + _APART) for weight in self._weights.tolist()]
 
 
 class _Passes:
-    """The passes through sources that an epoch draws from, with the orders and samples that its last pool used."""
+    """The epochs of sources that an epoch draws from, with the orders and samples that its last pool used."""
 
     def __init__(self, sampler: MixtureSampler, number: int) -> None:
-        self._sampler = sampler
-        self._number = number
-        self._orders: dict[tuple[int, ...], EpochOrder] = {}
-        self._samples: dict[tuple[int, ...], Ints] = {}
+        self._sampler, self._number = sampler, number
+        self._orders: dict[tuple[int, int], EpochOrder] = {}
+        self._samples: dict[tuple[int, int, int], Ints] = {}
 
-    def samples(self, begin: int, end: int, rank: int, world: int) -> Ints:
-        """Sample numbers of a rank at these places of the lanes."""
-        sampler, orders, before = self._sampler, self._orders, self._samples
+    def samples(self, begin: int, end: int) -> Ints:
+        """Sample numbers at these positions."""
+        sampler, before = self._sampler, (self._orders, self._samples)
         self._orders, self._samples = {}, {}
-        lanes = range(rank, sampler.lanes, world)
-        out = np.empty((end - begin, len(lanes)), np.int64)
-        pool = begin // sampler.pool_places
-        for column, lane in enumerate(lanes):
-            sources = sampler.at(lane, begin, end)
-            shuffle_runs(sources, TOGETHER, np.uint64(key(sampler.seed, self._number, _TOGETHER, pool, lane)))
-            drawn = sampler.drawn(lane, begin).tolist()
-            for source, first in enumerate(drawn):
-                where = np.flatnonzero(sources == source)
-                out[where, column] = self._draws(source, lane, first, len(where), world, orders, before)
-        return np.asarray(out.reshape(-1))
+        sources = sampler.schedule[np.arange(begin, end) % PLACES].astype(np.int64)
+        shuffle_runs(sources, TOGETHER, np.uint64(key(sampler.seed, self._number, _TOGETHER, begin)))
+        out = np.empty(end - begin, np.int64)
+        for source, first in enumerate(sampler.drawn(begin).tolist()):
+            where = np.flatnonzero(sources == source)
+            out[where] = self._draws(source, first, len(where), *before)
+        return out
 
     def _draws(
         self,
         source: int,
-        lane: int,
         first: int,
         count: int,
-        world: int,
-        orders: dict[tuple[int, ...], EpochOrder],
-        before: dict[tuple[int, ...], Ints],
+        orders: dict[tuple[int, int], EpochOrder],
+        samples: dict[tuple[int, int, int], Ints],
     ) -> Ints:
-        """Samples of a source: draws ``first`` to ``first + count`` of a lane."""
-        sampler, plain, drawn = self._sampler, self._sampler.plain[source], [np.empty(0, np.int64)]
-        lanes = sampler.lanes
-        ends = np.cumsum([plain.lane_size((lane + turn) % lanes) for turn in range(lanes)])
+        """Samples of a source: draws ``first`` to ``first + count``."""
+        plain, drawn = self._sampler.plain[source], [np.empty(0, np.int64)]
         while count > 0:
-            rounds, draw = divmod(first, plain.positions)
-            turn = int(np.searchsorted(ends, draw, "right"))
-            element = draw - (int(ends[turn - 1]) if turn else 0)
-            own_lane = (lane + turn) % lanes
-            number = rounds * lanes + turn  # of the pass
-            if (source, number) not in self._orders:
-                seed = key(sampler.seed, _PASS, source, number)
-                known = orders.get((source, number))
-                self._orders[source, number] = known or plain.epoch(self._number, seed)
-            order = self._orders[source, number]
-            pool = order.pool_of(element * lanes + own_lane)
-            rank, begin = own_lane % world, order.pool_start(pool)
-            name = (source, number, pool, rank)
+            number, position = divmod(first, plain.positions)
+            order = self._orders.get((source, number)) or orders.get((source, number))
+            if order is None:
+                order = plain.epoch(self._number, key(self._sampler.seed, _PASS, source, number))
+            pool = order.pool_of(position)
+            name, start = (source, number, pool), position - order.pool_start(pool)
             if name not in self._samples:
-                self._samples[name] = before[name] if name in before else order.samples(pool, rank, world)
-            # The lane of a position in the epoch is another one in the pool, which begins anywhere.
-            own = self._samples[name][((own_lane - begin) % lanes - (rank - begin) % world) // world :: lanes // world]
-            start = element + (own_lane - begin) // lanes
-            drawn.append(own[start : start + count])
+                self._samples[name] = samples[name] if name in samples else order.samples(pool)
+            self._orders[source, number] = order
+            drawn.append(self._samples[name][start : start + count])
             first, count = first + len(drawn[-1]), count - len(drawn[-1])
-        return np.asarray(np.concatenate(drawn) + sampler.first_samples[source])
+        return np.asarray(np.concatenate(drawn) + self._sampler.first_samples[source])
 
 
 @njit(nogil=True, cache=True)

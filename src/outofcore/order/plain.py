@@ -68,15 +68,6 @@ class PlainSampler(Sampler):
         """Bytes of the table of sequences, that of the chunks, and the blocks of an epoch while these are permuted."""
         return self.windows.bytes + 8 * self.begins.nbytes
 
-    @property
-    def pool_count(self) -> int:
-        """Pools of an epoch whose first block is a whole one."""
-        return -(-(len(self.blocks(0)) - 1) // self.pool_blocks)
-
-    def lane_size(self, lane: int) -> int:
-        """Samples of an epoch at positions of this lane."""
-        return self.positions // self.lanes + (lane < self.positions % self.lanes)
-
     def blocks(self, shift: int) -> Ints:
         """The chunks, of those in which samples begin, at which blocks begin, and the end."""
         count = len(self.begins) - 1
@@ -128,17 +119,9 @@ class PlainSampler(Sampler):
         """Most chunks of a pool that one of ``world`` ranks needs: those of as many blocks as its lanes can touch."""
         return self._most_chunks(lambda sizes: self._blocks_of_rank(sizes, world))
 
-    def span_chunks(self, positions: int, world: int) -> int:
-        """The same of all pools that so many positions in succession are in."""
-        whole = self._most_chunks(lambda sizes: self._blocks_within(sizes, positions) + 2 * self.pool_blocks)
-        if world == 1:
-            return whole
-        pools = 0
-        for shift in range(self.block_chunks):
-            sizes = np.sort(np.diff(self.begins[self.blocks(shift)]))
-            fewest = len(sizes) // -(-len(sizes) // self.pool_blocks)  # blocks per pool
-            pools = max(pools, 2 + self._blocks_within(sizes, positions) // fewest)
-        return min(whole, pools * self.pool_chunks(world))
+    def span_chunks(self, positions: int) -> int:
+        """Most chunks of all pools that so many positions in succession are in."""
+        return self._most_chunks(lambda sizes: self._blocks_within(sizes, positions) + 2 * self.pool_blocks)
 
     def describe(self) -> dict[str, Any]:
         window = self.windows.window
