@@ -72,7 +72,7 @@ class Plan:
     @property
     def runs(self) -> bool:
         """Whether nothing that is known now would stop the run."""
-        return self.fits and not self.empty and not any(domain.estimate.refused for domain in self.domains)
+        return self.fits and not self.empty
 
 
 def plan_domain(
@@ -105,7 +105,7 @@ def plan_domain(
     expected, needs = conversion.estimate, conversion.needs
     training = saved = None
     tables: tuple[DisplayTable, ...] = ()
-    if planned := domain.planned_task() is not None:
+    if domain.planned_task() is not None:
         whole = replace(
             expected,
             rows=expected.rows + sum(sum(one.attributes["rows"].values()) for one in done.values()),
@@ -113,8 +113,6 @@ def plan_domain(
         )
         training, tables, saved = _training(domain, section, machine, files, whole, commit, store, ranks, sizes=sizes)
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
-    if done or not planned:  # a part of the store, or no model of outofcore's
-        expected = replace(expected, refused="")
     return DomainPlan(
         domain=domain.name,
         row=domain.row,

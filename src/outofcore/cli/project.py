@@ -40,8 +40,7 @@ def plan(
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
 
-    Exit code 1 also if training would refuse this input, as far as the sample shows. With RAW, the forecast is of
-    'outofcore convert' and 'outofcore train' in this folder, or of a store elsewhere.
+    With RAW, the forecast is of 'outofcore convert' and 'outofcore train' in this folder, or of a store elsewhere.
 
     A sample of the real input is converted in memory; nothing is kept on disk.
 

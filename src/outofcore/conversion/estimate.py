@@ -23,7 +23,7 @@ from outofcore.conversion.summary import attributes, counted, doubts, sources
 from outofcore.domains.domain import Domain
 from outofcore.domains.splits import SPLITS, splits_of
 from outofcore.domains.units import ConvertedUnits, held_bytes, unit_converter
-from outofcore.errors import BudgetError, ParamsError
+from outofcore.errors import BudgetError
 from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
@@ -66,7 +66,6 @@ class Estimate:
     unusual: int = 0  # of these, the most of an unusual kind that are to be expected
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
     doubts: tuple[str, ...] = ()  # what in the sample looks like a mistake in the settings
-    refused: str = ""  # why training would refuse the store, where the sample is the whole input
     # for the conversion at the rate of the sample after its first unit, which may wait for compilation; 0 for one unit
     seconds: float = field(default=0.0, compare=False)
 
@@ -172,7 +171,6 @@ def estimate(
         seconds = (time.monotonic() - begun) * len(units) / later / share if later > 0 else 0.0
         scale = (pairs.kept(share) if drop else 1.0) / share
         rows = sum(store.count(name)[0] for name in SPLITS) * scale
-        refused = _refused(domain, section, store) if whole else ""
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
@@ -187,7 +185,6 @@ def estimate(
             sampled_bytes=int(raw_bytes * share),
             rejected=dict(assembler.rejected.most_common()),
             doubts=tuple(doubts(domain, section, assembler)),
-            refused=refused,
             seconds=seconds,
         )
 
@@ -195,14 +192,6 @@ def estimate(
 def _apart(result: UnitResult) -> UnitResult:
     """The result with its first and last sequence as whole ones: the units next to it are not in the sample."""
     return replace(result, found=result.found + result.continues, continues=False, unfinished=False)
-
-
-def _refused(domain: Domain, section: Any, store: MeasuredStore) -> str:
-    try:
-        domain.check_trainable(section, store)
-    except ParamsError as error:
-        return str(error)
-    return ""
 
 
 def _at_most(unusual: int, found: int, share: float, *, spread: bool) -> int:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
-from outofcore.ndarrays import Ints
 from outofcore.raw.cutting import halves
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
@@ -64,23 +63,6 @@ class Section(BaseModel):
             return tuple(value) if isinstance(value, list) else value
 
         return {name: meant(name, value) for name, value in values.items()}
-
-
-class Sequenced(Protocol):
-    """A store as far as its sequences go: one on the disk, or the sample of a plan."""
-
-    @property
-    def parts(self) -> Sequence[str]:
-        """Names of its parts."""
-        ...
-
-    def sequences(self, split: str, part: str = "") -> Any:
-        """The sequences of a split by column, as of :meth:`outofcore.store.reader.Store.sequences`."""
-        ...
-
-    def extents(self, split: str, part: str = "") -> tuple[Ints, Ints]:
-        """First row and number of rows of each sequence."""
-        ...
 
 
 Judge = Callable[[], tuple[Any, "Iterable[tuple[Batch, Mapping[str, Tensor]]]"]]
@@ -214,7 +196,7 @@ class Domain:
         task: Task = self._module("model").make_task(store, section, evaluated or store, split)
         return task
 
-    def check_trainable(self, section: Any, store: Sequenced) -> None:
+    def check_trainable(self, section: Any, store: Store) -> None:
         """Raise ParamsError if training would refuse a store for the sequences that it has."""
         del section
         for split in ("train", "val"):

@@ -154,8 +154,6 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
             verdict = domain.tables[0].title.partition("\n")[0]
             bad = domain.training is not None and not domain.training.fits
             console.print(f"{domain.domain}: {verdict}", style="bold red" if bad else "bold")
-        if domain.estimate.refused:
-            console.print(f"REFUSED, {domain.estimate.refused}", style="bold red")
     written = [
         (
             domain.domain,

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from outofcore.errors import DamagedStore
-from outofcore.ndarrays import Ints
-from outofcore.store.array import ArrayInMemory
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.metadata import as_bytes, group_document
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
@@ -214,31 +212,12 @@ class CountedShard(ShardFile):
 
 
 class MeasuredStore(StoreWriter):
-    """Takes the data of a store and reports its size; arguments as for :class:`StoreWriter`.
-
-    Its sequences can be read like those of a store.
-    """
+    """Takes the data of a store and reports its size; arguments as for :class:`StoreWriter`."""
 
     def __init__(
         self, schemas: Mapping[str, Schema], layout: Layout, splits: tuple[str, ...], encoders: Executor
     ) -> None:
         super().__init__(Path(), schemas, layout, splits, encoders, shard=CountedShard)
-        self._held: defaultdict[tuple[str, str], list[Columns]] = defaultdict(list)
-
-    def append_sequences(self, part: str, split: str, sequences: Columns) -> None:
-        super().append_sequences(part, split, sequences)
-        self._held[part, split].append(sequences)
-
-    def sequences(self, split: str, part: str = "") -> dict[str, ArrayInMemory]:
-        """The sequences of a split by column; none without sequences."""
-        pieces = self._held[part, split]
-        columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in (pieces[0] if pieces else ())}
-        return {name: ArrayInMemory(Path(), f"{split}/sequences/{name}", values) for name, values in columns.items()}
-
-    def extents(self, split: str, part: str = "") -> tuple[Ints, Ints]:
-        """First row and number of rows of each sequence."""
-        columns = self.sequences(split, part)
-        return columns["start"].read(), columns["length"].read()
 
     def size(self, attributes: Mapping[str, Any], sources: Columns, scale: float) -> int:
         """Bytes that the seal would list, for ``scale`` rows per appended row in every table but ``sources``."""

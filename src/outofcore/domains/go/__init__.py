@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from outofcore.domains.domain import Domain, Sequenced
+from outofcore.domains.domain import Domain
 from outofcore.domains.go.params import SUFFIXES, GoSection
+from outofcore.store.reader import Store
 
 
 class Go(Domain):
@@ -17,7 +18,7 @@ class Go(Domain):
     packages = ("sgfmill",)
     bytes_version = 6
 
-    def check_trainable(self, section: GoSection, store: Sequenced) -> None:
+    def check_trainable(self, section: GoSection, store: Store) -> None:
         """Also for its players, where the task tells them apart."""
         super().check_trainable(section, store)
         if section.train.task == "style":

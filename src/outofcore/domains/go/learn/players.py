@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.domain import Sequenced
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Ints
+from outofcore.store.reader import Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class PlayedGames:
     alternating: npt.NDArray[np.bool_]  # the colours take turns
 
 
-def find_players(store: Sequenced, section: GoTrainSection) -> tuple[str, ...]:
+def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
     """Sorted names of the players that count, from the train split.
 
     With ``players: files``, the owners of files: the first line if it is a name, else the name in most of its games;
@@ -51,7 +51,7 @@ def find_players(store: Sequenced, section: GoTrainSection) -> tuple[str, ...]:
     return chosen
 
 
-def check_players(store: Sequenced, section: GoTrainSection) -> None:
+def check_players(store: Store, section: GoTrainSection) -> None:
     """Raise ParamsError if the train split has fewer players than a batch."""
     games = read_games(store, "train", find_players(store, section))
     players = len(np.unique(entries(games, section.positions_per_game, section.first_moves)["group"]))
@@ -62,7 +62,7 @@ def check_players(store: Sequenced, section: GoTrainSection) -> None:
         )
 
 
-def file_owners(store: Sequenced, split: str) -> dict[str, str]:
+def file_owners(store: Store, split: str) -> dict[str, str]:
     """The player of each file of which one is known, by ``player_of_file``.
 
     The file's first line if somebody in it has that name, else the name in most of its games; on ties the one with
@@ -84,7 +84,7 @@ def file_owners(store: Sequenced, split: str) -> dict[str, str]:
     return owners
 
 
-def _names(store: Sequenced, split: str) -> tuple[list[str], list[str]]:
+def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
     """Names identifying Black and White in each game."""
     known = []
     for side in ("black", "white"):
@@ -93,7 +93,7 @@ def _names(store: Sequenced, split: str) -> tuple[list[str], list[str]]:
     return known[0], known[1]
 
 
-def read_games(store: Sequenced, split: str, names: tuple[str, ...]) -> PlayedGames:
+def read_games(store: Store, split: str, names: tuple[str, ...]) -> PlayedGames:
     """The games of a split with the players of both sides; raises DamagedStore if the games do not cover the rows."""
     number = {name: place for place, name in enumerate(names)}
     sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
@@ -130,5 +130,5 @@ def entries(games: PlayedGames, least: int, first_moves: int | None) -> dict[str
     }
 
 
-def _column(store: Sequenced, split: str, name: str) -> list[Any]:
+def _column(store: Store, split: str, name: str) -> list[Any]:
     return list(store.sequences(split)[name].read())
