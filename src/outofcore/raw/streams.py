@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
@@ -290,33 +290,26 @@ class Transcoded(io.RawIOBase):
         return count
 
 
-class OpenedText(NamedTuple):
-    """A text to be read from ``stream``: as UTF-8 and without its mark if it is UTF-16 or UTF-32."""
+def transcoded(stream: BinaryIO) -> tuple[BinaryIO, str, int]:
+    """A text that begins with a byte-order mark of UTF-16 or UTF-32 as UTF-8 without it; others as they are.
 
-    stream: BinaryIO
-    encoding: str  # of the file, "" if it is not transcoded
-    offset: int  # bytes of the mark
-
-
-def transcoded(stream: BinaryIO) -> OpenedText:
-    """A text that begins with a byte-order mark of UTF-16 or UTF-32 as UTF-8; others as they are.
-
-    Without a mark, two characters of ASCII with a zero byte each at the beginning tell UTF-16.
+    Without a mark, two characters of ASCII with a zero byte each at the beginning tell UTF-16. Returns also the
+    encoding of the file, "" if it is not transcoded, and the bytes of the mark.
     """
     head = b""
     with suppress(DamagedInput):  # which reading will raise
         head = cast("io.BufferedReader", stream).peek(4)[:4]
     if head.isascii() and b"\0" not in head:
-        return OpenedText(stream, "", 0)
+        return stream, "", 0
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             stream.read(len(mark))
-            return OpenedText(Buffered(Transcoded(stream, encoding)), encoding, len(mark))
+            return Buffered(Transcoded(stream, encoding)), encoding, len(mark)
     for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
         letters = head.replace(b"\0", b"")
         if len(head) == 4 and zeros == b"\0\0" and len(letters) == 2 and letters.isascii() and _is_text(letters):
-            return OpenedText(Buffered(Transcoded(stream, encoding)), encoding, 0)
-    return OpenedText(stream, "", 0)
+            return Buffered(Transcoded(stream, encoding)), encoding, 0
+    return stream, "", 0
 
 
 def _is_text(letters: bytes) -> bool:

@@ -82,7 +82,6 @@ def test_a_plain_file_is_a_document(convert, tokenizer: Tokenizer, tmp_path: Pat
     assert found.reasons == ["too_short"]
     assert found.counts["bytes"] == size
     assert found.counts["tokens"] == len(found.documents[0]) - 1
-    assert found.counts[f"documents_below_2^{size.bit_length():02d}_bytes"] == 1
     assert convert(tmp_path / "c.md").documents == tokens_of(["not looked at in a folder"], tokenizer)
 
 

@@ -21,6 +21,7 @@ from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import SUFFIXES
 from outofcore.domains.text.source import placed_units
 from outofcore.domains.text.tokens.engine import FastEngine
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, BudgetError, RawInputError, StateError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
@@ -219,14 +220,22 @@ def test_a_long_text_is_the_documents_of_a_conversion(section_of, convert, folde
         assert windows(stream) in expected(convert, folder, 17, 16, across=across, source=source)
 
 
-def test_tensors_are_those_of_the_reading(section_of, folder: Path):
-    keys = {"tensors": {"seq_len": 16, "reset_at_documents": True}}
-    stream = make(section_of, folder, keys=keys, device=torch.device("cpu"))
-    batch = next(iter(stream))
-    stream.close()
-    assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == dict.fromkeys(
-        ("inputs", "targets", "positions", "segments"), (5, 16)
-    )
+def test_positions_and_segments_begin_anew_with_each_document(section_of, folder: Path, tokenizer: Tokenizer):
+    stream = make(section_of, folder, keys={"tensors": {"seq_len": 16, "reset_at_documents": True}})
+    ends = 0
+    for batch in stream:
+        assert {tensor.shape[1:] for tensor in batch.values()} == {(16,)}
+        assert torch.equal(batch["targets"][:, :-1], batch["inputs"][:, 1:])
+        for inputs, positions, segments in zip(
+            *(batch[name].tolist() for name in ("inputs", "positions", "segments")), strict=True
+        ):
+            position = segment = 0
+            for token, *facts in zip(inputs, positions, segments, strict=True):
+                if token == tokenizer.end_id:
+                    position, segment, ends = 0, segment + 1, ends + 1
+                assert facts == [position, segment]
+                position += 1
+    assert ends > 20
 
 
 def test_a_device_without_streams_is_waited_for(section_of, folder: Path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from outofcore.domains.text.documents.reading import NOTHING
 from outofcore.domains.text.documents.records import Documents, keys_of, read_documents
 from outofcore.domains.text.params import BY_PLACE, TextSection
-from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, Oracle, open_engine
+from outofcore.domains.text.tokens.engine import Ids, Lengths, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
 from outofcore.system.compilation import kernel
@@ -44,7 +43,6 @@ class Converter:
         texts = documents.texts
         sizes = np.array([len(text) for text in texts], np.int64)
         counted = _characters(texts, sizes)
-        stored = {**_document_counts(sizes, counted), "tokens": lengths}
         tokens, framed = self._framed(ids, lengths)
         result = UnitResult(
             found=len(texts) + len(documents.rejects),
@@ -55,7 +53,7 @@ class Converter:
             rejects=tuple(documents.rejects),
             counts=self._counts(unit, documents),
             split=np.array(documents.splits) if documents.splits else None,
-            stored_counts=stored,
+            stored_counts={"bytes": sizes, "characters": counted, "tokens": lengths},
         )
 
         def audited_at(rate: AuditRate) -> UnitResult:
@@ -72,13 +70,15 @@ class Converter:
         differences = []
         for number in np.flatnonzero(chosen):
             stop = int(lengths[: number + 1].sum())
-            difference = self._oracle.difference(documents.texts[number], ids[stop - int(lengths[number]) : stop])
+            difference = open_engine(self.tokenizer).difference(
+                documents.texts[number], ids[stop - int(lengths[number]) : stop]
+            )
             if difference:
                 name = unit.places[documents.files[number]][1]
                 differences.append(f"{name}, document at {documents.offsets[number]}: {difference}")
         return replace(result, audited=int(chosen.sum()), differences=tuple(differences))
 
-    def _one_by_one(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
+    def _one_by_one(self, engine: ReferenceEngine, documents: Documents) -> tuple[Ids, Lengths]:
         """Ids of documents, of which those at which the library fails are rejected."""
         kept, encoded = np.ones(len(documents.texts), bool), list[Ids]()
         for number, text in enumerate(documents.texts):
@@ -121,15 +121,6 @@ class Converter:
         placed = len(documents.splits) if self.section.splits.by == "content" else 0
         return +Counter(byte_order_marks=marks, divisions=documents.divisions, **{BY_PLACE: placed})
 
-    @property
-    def _oracle(self) -> Oracle:
-        return _open_oracle(self.tokenizer)
-
-
-@lru_cache(maxsize=2)
-def _open_oracle(tokenizer: Tokenizer) -> Oracle:
-    return Oracle(tokenizer)
-
 
 def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:
     """Code points of each text."""
@@ -165,12 +156,3 @@ def _columns(
         "member": np.array([stretch.member for stretch in unit.stretches], np.int32)[documents.files],
         "offset": np.array(documents.offsets, np.int64),
     }
-
-
-def _document_counts(sizes: Lengths, counted: Lengths) -> dict[str, npt.NDArray[Any]]:
-    """Metrics of each document: its size, and the next power of two above its bytes."""
-    counts: dict[str, npt.NDArray[Any]] = {"bytes": sizes, "characters": counted}
-    powers = np.frexp(sizes.astype(np.float64))[1]
-    for power in np.unique(powers).tolist():
-        counts[f"documents_below_2^{power:02d}_bytes"] = powers == power
-    return counts

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Any
 from unicodedata import category, is_normalized, normalize
 
 import gigatoken
@@ -52,34 +52,38 @@ _UNKNOWN, _ALIKE, _DIFFERENT = range(3)
 _PLANES = 0x30000  # code points of the planes that have letters
 
 
-class Engine(Protocol):
-    """Gives the same ids as ``tokenizers``."""
-
-    def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        """Concatenated ids of texts (valid UTF-8), and their number per text."""
-        ...
-
-    def ids(self, text: bytes) -> list[int]:
-        """Ids of one short text."""
-        ...
-
-
 class ReferenceEngine:
     """``tokenizers`` itself."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        encoded = [self.ids(text) for text in texts]
+        """Concatenated ids of texts (valid UTF-8), and their number per text."""
+        encoded = [self.tokenizer.encode(text.decode()) for text in texts]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         return np.fromiter((number for ids in encoded for number in ids), np.uint32, int(lengths.sum())), lengths
 
-    def ids(self, text: bytes) -> list[int]:
-        return self._tokenizer.encode(text.decode())
+    def difference(self, text: bytes, ids: npt.NDArray[Any]) -> str | None:
+        """How the ids of a document, if long of its beginning, differ from those of ``tokenizers``, or None."""
+        try:
+            expected = np.array(self.tokenizer.encode(text[:CHECKED_BYTES].decode(errors="ignore")), np.int64)
+        except EncodingError as error:
+            return str(error)
+        if len(text) > CHECKED_BYTES:
+            expected, ids = expected[:-UNSURE], ids[: max(0, len(expected) - UNSURE)]
+        if np.array_equal(expected, ids):
+            return None
+        common = min(len(expected), len(ids))
+        place = int(np.argmax(np.append(expected[:common] != ids[:common], True)))
+        return (
+            f"{len(ids)} ids against {len(expected)} of tokenizers, different from token {place} on: "
+            f"{ids[place : place + 5].tolist()} against {expected[place : place + 5].tolist()}; "
+            f"the text begins {text[:60]!r}"
+        )
 
 
-class FastEngine:
+class FastEngine(ReferenceEngine):
     """``gigatoken``, one instance per thread, as an instance serves one call at a time.
 
     Libraries have the tables of different versions of Unicode: each character beyond ASCII is compared when it first
@@ -87,6 +91,7 @@ class FastEngine:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
         content = json.loads(tokenizer.plain)
         # In a text they are text; the others keep their ids.
         content["added_tokens"] = [
@@ -96,7 +101,6 @@ class FastEngine:
         ]
         self._json = json.dumps(content, ensure_ascii=False)
         self._local = threading.local()
-        self._reference = ReferenceEngine(tokenizer)
         self._normalizes = content.get("normalizer") is not None
         self._state = np.full(0x110000, _UNKNOWN, np.uint8)  # of each code point; the probes have those of ASCII
         self._state[:0x80] = _ALIKE
@@ -104,7 +108,7 @@ class FastEngine:
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
         if not self._alike(b"".join([text for text in texts if not text.isascii()])):
             if len(texts) == 1:
-                return self._reference.encode(texts)
+                return super().encode(texts)
             encoded = [self.encode([text]) for text in texts]
             ids, lengths = zip(*encoded, strict=True)
             return np.concatenate(ids), np.concatenate(lengths)
@@ -112,7 +116,7 @@ class FastEngine:
             return self.attempt(texts)
         except EncodingError:
             self._local.__dict__.pop("instance", None)  # what a panic leaves of it is not used again
-            return self._reference.encode(texts)
+            return super().encode(texts)
 
     def _alike(self, text: bytes) -> bool:
         """Whether each character of a text has the ids of ``tokenizers``."""
@@ -133,13 +137,9 @@ class FastEngine:
                 return False
             text += " ".join(_compositions().get(character, ()))
         try:
-            return bool(self.attempt([text.encode()])[0].tolist() == self._reference.ids(text.encode()))
+            return bool(self.attempt([text.encode()])[0].tolist() == self.tokenizer.encode(text))
         except EncodingError:
             return False
-
-    def ids(self, text: bytes) -> list[int]:
-        ids: list[int] = self.encode([text])[0].tolist()
-        return ids
 
     def attempt(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
         """As :meth:`encode`, but raises EncodingError."""
@@ -168,33 +168,8 @@ class FastEngine:
         return local.instance
 
 
-class Oracle:
-    """Compares ids of documents with those of ``tokenizers``, long ones at their beginning."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._reference = ReferenceEngine(tokenizer)
-
-    def difference(self, text: bytes, ids: npt.NDArray[Any]) -> str | None:
-        """How the ids of a document differ from the reference's, or None."""
-        try:
-            expected = np.array(self._reference.ids(text[:CHECKED_BYTES].decode(errors="ignore").encode()), np.int64)
-        except EncodingError as error:
-            return str(error)
-        if len(text) > CHECKED_BYTES:
-            expected, ids = expected[:-UNSURE], ids[: max(0, len(expected) - UNSURE)]
-        if np.array_equal(expected, ids):
-            return None
-        common = min(len(expected), len(ids))
-        place = int(np.argmax(np.append(expected[:common] != ids[:common], True)))
-        return (
-            f"{len(ids)} ids against {len(expected)} of tokenizers, different from token {place} on: "
-            f"{ids[place : place + 5].tolist()} against {expected[place : place + 5].tolist()}; "
-            f"the text begins {text[:60]!r}"
-        )
-
-
 @lru_cache(maxsize=2)
-def open_engine(tokenizer: Tokenizer) -> Engine:
+def open_engine(tokenizer: Tokenizer) -> ReferenceEngine:
     """The fastest engine that gives the ids of ``tokenizers`` for this tokenizer."""
     added = _added(tokenizer)
     if len(added) > MOST_ADDED or any(len(token) > MOST_CHARACTERS for token in added):
