@@ -27,7 +27,7 @@ def test_cuts_do_not_show(tmp_path, frames, kind, monkeypatch):
     whole = convert(tmp_path, names=NAMES)
     for bins in (1, 7, 50, 333):
         monkeypatch.setattr(source, "UNIT_BYTES", bins * 80)
-        monkeypatch.setattr(source, "STREAMED_UNIT_BYTES", bins * 80)
+        monkeypatch.setattr(source, "ONE_READER_UNIT_BYTES", bins * 80)
         pieces = convert(tmp_path, names=NAMES)
         assert pieces.units > whole.units
         assert pieces.only.sequences == whole.only.sequences

@@ -32,7 +32,7 @@ from outofcore.raw.unit import Reject, Unit
 
 UNIT_BYTES = 8 << 20
 # Data read by the cutting thread stays in memory until it is converted.
-STREAMED_UNIT_BYTES = 2 << 20
+ONE_READER_UNIT_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     schema = session_schema(session, survey, section.source)
     # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
-    bins = max(1, (STREAMED_UNIT_BYTES if streams.streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
+    bins = max(1, (ONE_READER_UNIT_BYTES if streams.one_reader else UNIT_BYTES) // max(row_bytes(schema), frame))
     cuts = cut_trials(survey, bins, bins_before(section.source.transforms) + 1)
     reader = BinReader(streams, survey.slim(), section.source)
     starts = np.array([span.start - span.before for span in cuts], np.int64)
@@ -87,7 +87,7 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (span, ranges) in enumerate(zip(cuts, reader.locate(starts, stops), strict=True)):
         read = partial(reader.read, int(starts[number]), int(stops[number]), ranges)
-        detail = {"part": session.name, "bins": span, "slice": read() if streams.streamed else read}
+        detail = {"part": session.name, "bins": span, "slice": read() if streams.one_reader else read}
         share = session.bytes * (number + 1) // len(cuts) - session.bytes * number // len(cuts)
         raw -= share
         yield _unit(session, detail | first, share, span.start)

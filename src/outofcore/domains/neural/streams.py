@@ -67,7 +67,7 @@ class Streams:
     time_unit: TimeUnit  # of all times but spikes
     unit_advice: str  # what to correct where times are not in that unit
     invalid: Times  # when nothing counts: joined intervals
-    streamed: bool  # some arrays are decompressed whole, so that one process reads
+    one_reader: bool  # one thread reads its files
     unread: tuple[str, ...]  # arrays that no setting names
     close: Callable[[], None]  # closes its files
 
@@ -170,7 +170,7 @@ def _find_streams(session: Session, recording: Recording, source: SourceSection,
         time_unit=recording.unit or source.time_unit,
         unit_advice=OWN_UNIT if recording.unit is None else UNIT_OF_FORMAT.format(recording.unit),
         invalid=recording.invalid_times(),
-        streamed=recording.streamed,
+        one_reader=recording.one_reader,
         unread=unread(recording, [*recording.always_read, *source.arrays]),
         close=recording.close,
     )

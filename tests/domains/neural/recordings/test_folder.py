@@ -148,7 +148,7 @@ def test_a_pattern_stands_for_trials(tmp_path):
     assert [*matching(recording, "data/stim/*").values()] == ["data/stim/0", "data/stim/2", "data/stim/10"]
     array = find_array(recording, "stimulus", "data/stim/*")
     assert array.read(2, 6)[:, 0].tolist() == [0, 2, 10, 10]
-    assert not recording.streamed
+    assert not recording.one_reader
     with pytest.raises(SessionError, match="no such array; there are"):
         find_array(recording, "stimulus", "data/robs/*")
 

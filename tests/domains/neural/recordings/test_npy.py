@@ -17,7 +17,7 @@ def test_members_are_read_in_slices(tmp_path, save):
     path = tmp_path / "a.npz"
     save(path, stim=FRAMES, robs=np.arange(1400.0).reshape(700, 2))
     recording = NpzRecording(path)
-    assert recording.streamed == (save is np.savez_compressed)
+    assert recording.one_reader == (save is np.savez_compressed)
     assert recording.names() == ["stim", "robs"]
     stim = recording.array("stim")
     for start, stop in [(0, 5), (3, 400), (380, 700), (10, 12), (699, 700), (5, 5)]:

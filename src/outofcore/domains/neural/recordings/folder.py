@@ -52,7 +52,7 @@ class FolderRecording(Recording):
     def __init__(self, root: Path, files: tuple[str, ...]) -> None:
         self._root = root
         self._files = files
-        self.streamed = any(plain_name(name).lower().endswith(TEXT) for name in files)
+        self.one_reader = any(plain_name(name).lower().endswith(TEXT) for name in files)
 
     def names(self) -> list[str]:
         """Paths of all files."""

@@ -24,7 +24,7 @@ from outofcore.system.failures import NamedFile, raise_if_of_system
 class MatRecording(Recording):
     format = "mat"
     suffixes = (".mat",)
-    streamed = True  # a variable is decompressed once, not again by each worker
+    one_reader = True  # a variable is decompressed once, not again by each worker
 
     @classmethod
     def open(cls, root: Path, members: tuple[str, ...]) -> Recording:

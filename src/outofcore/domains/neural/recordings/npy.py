@@ -100,7 +100,7 @@ class NpzRecording(Recording):
         members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
         self._decompressed: dict[str, npt.NDArray[Any]] = {}
-        self.streamed = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
+        self.one_reader = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
 
     def names(self) -> list[str]:
         return list(self._entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,19 @@ INTERVALS = (("start_time", "stop_time"), ("start", "end"))
 
 
 class Recording:
-    """An open session. A format is a module here with a subclass: what it reads is stated there, and nowhere else."""
+    """An open session. A format is a module here with a subclass: what it reads is stated there, and nowhere else.
+
+    A library that other formats do without is imported by :func:`library`, when a file is opened.
+    """
 
     format = ""  # a word of its own
     suffixes: tuple[str, ...] = ()  # endings of files that are a session each
     folder_suffix = ""  # ending of folders that are a session each
     member_suffixes: tuple[str, ...] = ()  # endings of the files in a folder that is a session, before a compression's
 
-    streamed = False  # some arrays are decompressed whole, so that one process reads: compressed members, text
+    # Opened once, and read by one thread: for libraries that open a file once, and arrays that are decompressed whole.
+    # Files of other formats are open several times at once, since each worker opens them.
+    one_reader = False
     always_read: tuple[str, ...] = ()  # what is read if it is there, without a setting
     unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
 
@@ -103,6 +109,15 @@ class Recording:
 
     def close(self) -> None:
         """Release the file."""
+
+
+def library(name: str) -> Any:
+    """A library that one format alone needs, imported where it is used; raises SessionError if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise SessionError(f"needs the package {package} ({error}): install it", reason="missing_package") from error
 
 
 def _vectors_of(name: str, members: Mapping[str, RecordedArray]) -> list[RecordedArray]:
