@@ -38,6 +38,8 @@ def one(text: str, **filters: object) -> list[str]:
         (("2500?", 2400), {"max_elo": 3000}, []),
         (("2500?", 2400), {"max_elo": 2450}, ["elo_too_high"]),
         (("2500??", 2400), {"max_elo": 3000}, ["elo_unknown"]),
+        (("2500.0", "2400."), {"min_elo": 2400, "max_elo": 2500}, []),
+        (("2500.5", 2400), {"max_elo": 3000}, ["elo_unknown"]),
         ((" 2500 ", 2400), {"min_elo": 2400}, []),
     ],
 )
@@ -199,10 +201,31 @@ def test_tags_are_columns_of_their_games():
     [
         *(("2024.1.5", 20240105), ("2024.01.05", 20240105), ("2024-1-05", 20240105), ("2024.?.??", 20240000)),
         *(("2024", 20240000), ("2024.1", 0), ("2024.001.05", 0), ("24.1.5", 0), ("????.??.??", 0)),
+        *(("1899-12-30", 0), ("1899.12.30", 18991230), ("1899-12-31", 18991231)),
     ],
 )
 def test_dates(date, expected):
     assert convert(game(Date=date)).sequences["date"].tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("control", "clock", "expected"),
+    [
+        *[("90+30", "1:30:56", "classical"), ("15+10", "0:15:10", "rapid"), ("3+2", "0:03:02", "blitz")],
+        *[("40/90+30", "1:31:00", "classical"), ("90+30", "0:01:58", "rapid"), ("90+30", "3:00:00", "unknown")],
+        *[
+            ("0+1", "0:00:03", "bullet"),
+            ("900+10", "0:15:20", "rapid"),
+            ("600", "0:09:59", "rapid"),
+            ("?", "", "unknown"),
+        ],
+    ],
+)
+@pytest.mark.parametrize("move", ["e4", "Pe4"], ids=["strict", "odd"])
+def test_a_base_far_below_the_first_clock_counts_minutes(control, clock, expected, move):
+    text = f'[TimeControl "{control}"]\n\n1. {move} {{[%clk {clock}]}} e5 1-0'
+    every = ["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
+    assert [each for each in every if not one(text, time_classes=[each])] == [expected]
 
 
 @pytest.mark.parametrize(

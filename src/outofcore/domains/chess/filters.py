@@ -103,19 +103,20 @@ def _is_unrated(games: Games) -> Bools:
     return ~changed & _by_text(games, "Event", lambda event: not is_rated(event, has_rating_change=False))
 
 
+def _has_other_time_class(games: Games, filters: FilterSection) -> Bools:
+    controls, clocks = text_column(games, "TimeControl").tolist(), games.first_clocks[:, 0].tolist()
+    classes = map(time_class, controls, clocks)
+    return np.array([time not in filters.time_classes for time in classes], bool)
+
+
+def _is_limited(setting: str) -> Callable[[FilterSection], bool]:
+    """Whether a setting leaves classes out."""
+    every = set(FilterSection.model_fields[setting].default)
+    return lambda filters: set(getattr(filters, setting)) != every
+
+
 def _shows(tag: str) -> Callable[[Games, Facts, FilterSection, int], str]:
     return lambda games, _, __, game: games.tag(game, tag) or "no tag"
-
-
-def _by_class(reason: str, tag: str, setting: str, class_of: Callable[[str], str]) -> GameFilter:
-    """A filter of games by the class of a tag, where a setting leaves classes out."""
-    every = set(FilterSection.model_fields[setting].default)
-    return GameFilter(
-        reason,
-        lambda games, _, filters: _by_text(games, tag, lambda text: class_of(text) not in getattr(filters, setting)),
-        _shows(tag),
-        lambda filters: set(getattr(filters, setting)) != every,
-    )
 
 
 def _matches(text: str, patterns: Sequence[str]) -> bool:
@@ -187,8 +188,20 @@ GAME_FILTERS = (
         _shows("Event"),
         lambda filters: filters.rated_only,
     ),
-    _by_class("time_class", "TimeControl", "time_classes", time_class),
-    _by_class("termination", "Termination", "terminations", termination_class),
+    GameFilter(
+        "time_class",
+        lambda games, _, filters: _has_other_time_class(games, filters),
+        _shows("TimeControl"),
+        _is_limited("time_classes"),
+    ),
+    GameFilter(
+        "termination",
+        lambda games, _, filters: _by_text(
+            games, "Termination", lambda text: termination_class(text) not in filters.terminations
+        ),
+        _shows("Termination"),
+        _is_limited("terminations"),
+    ),
     GameFilter(
         "bot",
         lambda games, _, __: (text_column(games, "WhiteTitle") == "BOT") | (text_column(games, "BlackTitle") == "BOT"),

@@ -53,6 +53,7 @@ def read_pgn(
         body = games.body(game)
         reading = readings[game] = oracle.read(start_tags(games, variant_of(games, game), game), body)
         games.plies[game] = len(reading.comments)
+        games.first_clocks[game] = [oracle.bracket_notes(texts)[0] for texts in (*reading.comments, [], [])[:2]]
         results = set(reading.results) or {NO_RESULT}
         games.results[game] = results.pop() if len(results) == 1 else CONFLICT
         moves = _COMMENTS.sub("", body)

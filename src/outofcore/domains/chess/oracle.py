@@ -176,7 +176,7 @@ class ReadGame:
         self.result = [
             DRAW - reading.results[0] if reading.results and reading.results[0] <= BLACK_WINS else result
         ] * count
-        self._increment = _gained(time_control)
+        self._period = _period(time_control)
 
     @property
     def position_evaluation(self) -> list[int]:
@@ -189,9 +189,11 @@ class ReadGame:
         """Centiseconds that each move took: as noted, else from the mover's clock after the move before."""
         took, clock = list(self._spent), self.clock
         for row in range(2, len(clock)):
-            known = self._increment != NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2])
-            if took[row] == NO_CLOCK and known and clock[row - 2] + self._increment >= clock[row]:
-                took[row] = clock[row - 2] + self._increment - clock[row]
+            if self._period and took[row] == NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2]):
+                base, gain = self._period
+                berserk = clock[row % 2] != NO_CLOCK and abs(2 * clock[row % 2] - base) < 200
+                before = clock[row - 2] + (0 if berserk else gain)
+                took[row] = before - clock[row] if before >= clock[row] else NO_CLOCK
         return [min(spent, LARGEST_CLOCK) for spent in took]
 
 
@@ -286,9 +288,10 @@ def _time(match: re.Match[str] | None) -> int:
         return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
 
 
-def _gained(control: str) -> int:
-    """Centiseconds that every move adds to the clock, if one period, as in ``600+5``, lasts for the whole game."""
+def _period(control: str) -> tuple[int, int] | None:
+    """Centiseconds on the clock and added by every move, if one period, as in ``600+5``, lasts for the whole game."""
     seconds = control.strip(" \t\n\r\f\v").split("+")
     if len(seconds) > 2 or not all(re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", part) for part in seconds):
-        return NO_CLOCK
-    return int(Decimal(seconds[1]) * 100) if len(seconds) == 2 else 0
+        return None
+    base, gain = (int(Decimal(part) * 100) for part in [*seconds, "0"][:2])
+    return base, gain

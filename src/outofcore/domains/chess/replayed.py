@@ -34,4 +34,4 @@ class ReplayedGames(NamedTuple):
 
     def repeated(self, values: Any) -> npt.NDArray[Any]:
         """Values (n,) of the games for each of their positions, (m,)."""
-        return np.repeat(values, self.plies)
+        return np.repeat(values, self.plies, axis=0)

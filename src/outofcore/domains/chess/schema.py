@@ -68,7 +68,10 @@ def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
 def _time_spent(games: ReplayedGames) -> npt.NDArray[np.int32]:
     """As noted, or by the clocks, where these show it."""
     clock, spent = games.notes.clock, games.notes.spent.copy()
-    increments = games.repeated([increment(control) for control in games.texts("TimeControl")])
+    first_clocks = games.games.first_clocks[games.accepted].tolist()
+    controls = zip(games.texts("TimeControl"), first_clocks, strict=True)
+    gains = [[increment(control, clock) for clock in of_players] for control, of_players in controls]
+    increments = games.repeated(np.array(gains).reshape(-1, 2))[np.arange(len(clock)), games.ply & 1]
     before = np.full(len(clock), NO_CLOCK)
     before[2:] = clock[:-2]
     took = before + increments - clock

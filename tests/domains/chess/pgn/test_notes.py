@@ -146,7 +146,28 @@ def test_time_spent_is_that_by_the_clocks_or_the_one_noted():
 )
 def test_increments_are_those_of_a_single_period(control, expected):
     assert increment(control) == expected
-    assert oracle._gained(control) == expected
+    period = oracle._period(control)
+    assert (period[1] if period else -1) == expected
+
+
+@pytest.mark.parametrize(
+    ("control", "berserk"),
+    [("180+2", "01"), ("60+1", "10"), ("60", "11"), ("30", "01"), ("300+3", "11"), ("0+1", "00"), ("16+0.5", "10")],
+)
+def test_who_goes_berserk_gains_no_increment(control, berserk):
+    """Clocks as Lichess runs them: the first move takes nothing, and whoever halves his time gains nothing."""
+    base, _, gain = control.partition("+")
+    taken, clocks = [0, 0, 5, 4, 1, 2, 0, 3], []
+    for ply, seconds in enumerate(taken):
+        halved = berserk[ply % 2] == "1"
+        before = clocks[ply - 2] if ply > 1 else (float(base) or 9) / (1 + halved)
+        clocks.append(before - seconds + (0 if halved or ply < 2 else float(gain or 0)))
+    moves = " ".join(
+        f"{move} {{[%clk 0:{int(clock // 60):02}:{clock % 60:05.2f}]}}"
+        for move, clock in zip(["e4", "e5", "d4", "d5", "c4", "c5", "b4", "b5"], clocks, strict=True)
+    )
+    spent = noted(f'[TimeControl "{control}"]\n\n{moves} 1-0')["time_spent"]
+    assert spent == [-1, -1, *(100 * seconds for seconds in taken[2:])]
 
 
 def test_a_clock_that_gains_a_period_shows_no_time_spent():
@@ -155,7 +176,7 @@ def test_a_clock_that_gains_a_period_shows_no_time_spent():
 
 
 def test_an_increment_that_is_read_wrongly_is_found(monkeypatch):
-    monkeypatch.setattr("outofcore.domains.chess.schema.increment", lambda _: 0)
+    monkeypatch.setattr("outofcore.domains.chess.schema.increment", lambda *_: 0)
     text = b'[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
     (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source={"time_spent": True}), AuditRate())(unit_of(text)).audits
     assert "time_spent at ply 2: 1000, by python-chess -1" in (audit() or "")

@@ -21,7 +21,7 @@ _CHESS960_NAMES = {
 }
 
 _SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
-_FIRST_PERIOD = re.compile(rf"\s*(?:(\d{{1,6}})/)?({_SECONDS})(?:\+({_SECONDS}))?\s*(?::.*)?", re.ASCII)
+_FIRST_PERIOD = re.compile(rf"\s*\*?(?:(\d{{1,6}})/)?({_SECONDS})(?:\+({_SECONDS}))?\s*(?::.*)?", re.ASCII)
 _RATED = re.compile(r"(?<![\w-])(?<!\bnot )(?<!\bnon )rated\b", re.IGNORECASE)
 _DAY = 86_400
 _MOVES_OF_A_GAME = 40
@@ -72,34 +72,50 @@ def castles_as_in_chess960(fen: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def time_class(control: str) -> TimeClass:
+def _first_period(control: str) -> tuple[int, int, int] | None:
+    """Moves of the first period, 0 for all, and its base and increment in centiseconds; None if it is none."""
+    match = _FIRST_PERIOD.fullmatch(control)
+    if match is None:
+        return None
+    return int(match[1] or 0), int(Decimal(match[2]) * 100), int(Decimal(match[3] or 0) * 100)
+
+
+def time_class(control: str, first_clock: int = NO_CLOCK) -> TimeClass:
     """Class of a ``TimeControl`` tag, by the seconds available for 40 moves: base + 40 increments.
 
     The first period counts: ``40/7200:3600`` gives 7200 seconds for 40 moves. Seconds may have decimals, as engine
     matches write them (``10+0.1``). A day or more per move, and no limit (``-``), are correspondence; anything that is
-    not a time control in the PGN standard is unknown.
+    not a time control in the PGN standard is unknown. Where ``first_clock``, the centiseconds left after the first
+    move, is far above it, the base counts minutes, as broadcasts write ``90+30``.
     """
     if control.strip() == "-":
         return "correspondence"
-    match = _FIRST_PERIOD.fullmatch(control.strip().removeprefix("*"))
-    if match is None:
+    period = _first_period(control)
+    if period is None:
         return "unknown"
-    moves, base, increment = (Decimal(group or 0) for group in match.groups())
+    moves, base, gain = period
+    if base and first_clock > 4 * (base + gain):
+        base *= 60
+        if first_clock > base + gain + 6000:
+            return "unknown"
     if moves:
-        if base >= _DAY * moves:
+        if base >= 100 * _DAY * moves:
             return "correspondence"
-        base = base * _MOVES_OF_A_GAME / moves
-    seconds = int(base + _MOVES_OF_A_GAME * increment)
+        base = base * _MOVES_OF_A_GAME // moves
+    seconds = (base + _MOVES_OF_A_GAME * gain) // 100
     return next((name for bound, name in _BOUNDS if seconds <= bound), "classical")
 
 
-@lru_cache(maxsize=4096)
-def increment(control: str) -> int:
-    """Centiseconds that a clock gains per move; ``NO_CLOCK`` if unknown, or if a later period adds time of its own."""
-    match = _FIRST_PERIOD.fullmatch(control)
-    if match is None or match[1] is not None or ":" in control:
+def increment(control: str, first_clock: int = NO_CLOCK) -> int:
+    """Centiseconds that a player's clock gains per move; ``NO_CLOCK`` if unknown, or if a later period adds time.
+
+    A player who goes berserk on Lichess, so that his first clock is half of the base, gains nothing.
+    """
+    period = _first_period(control)
+    if period is None or period[0] or ":" in control or "*" in control:
         return NO_CLOCK
-    return int(Decimal(match[3] or 0) * 100)
+    _, base, gain = period
+    return 0 if first_clock != NO_CLOCK and abs(2 * first_clock - base) < 200 else gain
 
 
 @lru_cache(maxsize=4096)

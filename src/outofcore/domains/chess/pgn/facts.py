@@ -28,7 +28,8 @@ from outofcore.domains.chess.pgn.plain import result_of
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import njit
 
-_ELO = re.compile(rb"0*(\d{1,4})\??")
+_ELO = re.compile(rb"0*(\d{1,4})(?:\.0*)?\??")
+_SPREADSHEETS_ZERO = b"1899-12-30"
 _DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{1,2})[./-]([\d?]{1,2}))?")
 _BLANKS = bytes(range(33))
 _MONTHS = 12
@@ -134,7 +135,7 @@ def _text(raw: bytes) -> str:
 
 @lru_cache(10_000)  # they repeat from unit to unit
 def _elo(raw: bytes) -> int:
-    """An Elo up to 9999, ``1500?`` (provisional) as 1500; 0 if invalid."""
+    """An Elo up to 9999, ``1500?`` (provisional) and ``1500.0`` as 1500; 0 if invalid."""
     digits = _ELO.fullmatch(raw.strip(_BLANKS))
     return int(digits[1]) if digits else 0
 
@@ -142,7 +143,7 @@ def _elo(raw: bytes) -> int:
 @lru_cache(10_000)
 def _date(raw: bytes) -> int:
     """``1997.05.??`` and ``1997.5.?`` as 19970500, a month or day that no calendar has as unknown; 0 if invalid."""
-    date = _DATE.fullmatch(raw.strip(_BLANKS))
+    date = None if raw == _SPREADSHEETS_ZERO else _DATE.fullmatch(raw.strip(_BLANKS))
     year, month, day = (0 if b"?" in part else int(part) for part in date.groups(b"?")) if date else (0, 0, 0)
     month = month if month <= _MONTHS else 0
     day = day if month and day <= monthrange(year or 4, month)[1] else 0  # of an unknown year, one with a February 29

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.chess.codes import NO_CLOCK
 from outofcore.domains.chess.pgn.grammar import (
     BLANK,
     LINE_END,
@@ -61,6 +62,7 @@ class Games(NamedTuple):
     foreign: npt.NDArray[np.bool_]  # (n,): there are bytes beyond ASCII in a comment
     unread: npt.NDArray[np.int32]  # (n,): notes without a value that can be read
     plies: npt.NDArray[np.int32]  # (n,): moves of each game
+    first_clocks: npt.NDArray[np.int32]  # (n, 2): centiseconds left after the first and second move, or NO_CLOCK
     faults: Bytes  # (n,): why it is not surely one game, an index into odd.FAULTS
     move_offsets: npt.NDArray[np.int32]  # (n + 1,): number of each game's first move; odd games have none
     notes: Notes  # of each move
@@ -131,6 +133,7 @@ def scan(
             foreign=np.zeros(most_games, np.bool_),
             unread=np.zeros(most_games, np.int32),
             plies=np.zeros(most_games, np.int32),
+            first_clocks=np.full((most_games, 2), NO_CLOCK, np.int32),
             faults=np.zeros(most_games, np.uint8),
             move_offsets=np.zeros(most_games + 1, np.int32),
             notes=new_notes(data.size // 3 + 1),
@@ -146,6 +149,7 @@ def scan(
         notes=Notes(*columns),
         comments=games.comments[: listed[0]],
         move_offsets=games.move_offsets[: count + 1],
+        first_clocks=games.first_clocks[:count],
         **{name: getattr(games, name)[:count] for name in per_game},
     )
 
@@ -328,6 +332,8 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
     games.bodies[game, 1] = i
     games.plies[game] = ply
     games.move_offsets[game + 1] = first_move + ply
+    for move in range(min(ply, 2)):
+        games.first_clocks[game, move] = games.notes.clock[first_move + move]
     following = gap_end(data, i, first)
     if not over or (
         following < data.size and not _follows(data, first, start, following, name_end, ply + (moved and ply > 0))
