@@ -8,6 +8,7 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import socket
 import sys
 import tarfile
@@ -271,7 +272,7 @@ def test_pickles_are_never_read_and_named(tmp_path: Path, name: str) -> None:
     seen = search(tmp_path, "**/*", (".pgn",), section="chess")
     assert [file.name for file in seen.files] == ["a.pgn"]
     assert list(seen.left_out) == [name]
-    with pytest.raises(RawInputError, match=r"holds pickled Python objects, which may run code .*; save the arrays"):
+    with pytest.raises(RawInputError, match=r"is pickled Python objects, which may run code .*; save the arrays"):
         found(tmp_path / name)
 
 
@@ -405,3 +406,29 @@ def test_different_names_have_one_order() -> None:
     names = ["1.sgf", "01.sgf", "2.sgf", "10.sgf", "a", "a1", "part01/x", "part1/x"]
     assert len({natural_order(name) for name in names}) == len(names)
     assert sorted(["10.sgf", "2.sgf"], key=natural_order) == ["2.sgf", "10.sgf"]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("training.123.gz", "lc0's self-play"),
+        ("A.EPD", "takes one as FEN"),
+        ("data.binpack", "Stockfish's network"),
+        ("1.gib", "convert it to .sgf"),
+        ("2.ngf", "convert it to .sgf"),
+        ("tokens.pbin", "write the ids as .bin or .npy"),
+        ("tokenizer.model", "save it as tokenizer.json"),
+    ],
+)
+def test_likely_files_that_nothing_reads_are_named_with_what_to_do(tmp_path, name, what):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(RawInputError, match=f"{re.escape(name)} is .*{re.escape(what)}"):
+        search(tmp_path / name, "**/*", (".pgn",), section="chess")
+    with pytest.raises(RawInputError, match=f"{re.escape(name)} .*{re.escape(what)}"):
+        search(tmp_path, "**/*", (".pgn",), section="chess")
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(tmp_path / name, name)
+    (file,) = (seen := search(tmp_path, "**/*", (".pgn",), section="chess")).files
+    assert not list(file.members((".pgn",)))
+    assert all(what in why for why in seen.left_out.values())
+    assert len(seen.left_out) == 2

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 from outofcore.errors import RawInputError
 from outofcore.raw.archives import tar_entries, zip_entries
 from outofcore.raw.damage import DamagedInput
+from outofcore.raw.likely import NO_READER, advice
 from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion, Unreadable
 from outofcore.system.descriptors import first_bytes
 from outofcore.system.failures import NamedFile
@@ -27,14 +28,9 @@ UNREAD_COMPRESSIONS = (".lz4", ".lz", ".lzma", ".lzo", ".br", ".z")
 UNREAD_ARCHIVES = (".7z", ".rar", ".7z.001", ".zip.001", ".zipx", ".cab", ".arj", ".lzh", ".lha", ".ace", ".iso")
 """Suffixes of unsupported compression; such files are reported as left out."""
 UNREAD = "compressed as nothing here can decompress it; unpack it, or compress it as .zst, .xz or .gz"
-PICKLES = (".pt", ".pth", ".pkl", ".pickle")
-PICKLED = (
-    "pickled Python objects, which may run code when they are read; save the arrays as .npz or .h5, text as .jsonl"
-)
 LINKED_FOLDER = "a link to a folder, into which DVC does not look; put the folder itself there, or name it in match"
 BROKEN_LINK = "a link that leads nowhere"
 HIDDEN = "hidden, or what a system or a program keeps for itself; name it in match if it is meant"
-NO_READER = "of no kind that is read"
 BLOCK_BYTES = 1 << 18
 SMALL_BYTES = 1 << 16  # a plain file of at most so many is read at once
 
@@ -183,7 +179,7 @@ def _why_not(name: str, suffixes: tuple[str, ...]) -> str:
     if any(hidden(step, suffixes) for step in name.split("/")):
         return HIDDEN
     read = wanted(name, suffixes) or name.lower().endswith(ARCHIVES) or unread(name, suffixes)
-    return "" if read else NO_READER
+    return "" if read else advice(name)
 
 
 def hidden(step: str, suffixes: tuple[str, ...]) -> bool:
@@ -232,8 +228,8 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
     if root.is_file():
         if unread(root.name, suffixes):
             raise RawInputError(f"{section}.raw: {root} is {UNREAD}")
-        if root.suffix.lower() in PICKLES and not wanted(root.name, suffixes):
-            raise RawInputError(f"{section}.raw: {root} holds {PICKLED}")
+        if not wanted(root.name, suffixes) and (what := advice(root.name)) != NO_READER:
+            raise RawInputError(f"{section}.raw: {root} is {what}")
         return Search([RawFile(label(root.name), str(root), root.stat().st_size)], {})
     if not root.is_dir():
         what = "a pipe, a socket or a device" if root.exists() else "nothing"
@@ -252,10 +248,8 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
                 files.append(RawFile(name, entry.path, entry.stat().st_size))
             elif unread(entry.name, suffixes):
                 left_out[name] = UNREAD
-            elif PurePosixPath(entry.name).suffix.lower() in PICKLES:
-                left_out[name] = PICKLED
             else:
-                left_out[name] = NO_READER
+                left_out[name] = advice(entry.name)
         elif Path(entry.path).exists():
             raise RawInputError(
                 f"{section}.raw: {label(entry.path)} is a pipe, a socket or a device: a conversion would wait for it "

@@ -15,15 +15,16 @@ from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.codes import NO_CLOCK, NO_EVALUATION, NO_MATE, UNFINISHED, WHITE_TO_MOVE
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.odd import read_pgn
-from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.params import ROWS, ChessSection
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_of
 from outofcore.domains.chess.pgn.games import Games, decoded
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note, new_notes
-from outofcore.domains.chess.pgn.records import as_pgn, holds_records
+from outofcore.domains.chess.pgn.records import as_pgn, holds_evaluations, holds_records
 from outofcore.domains.chess.replayed import ReplayedGames
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
 from outofcore.ndarrays import Bytes, Ints
+from outofcore.raw.files import wanted
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult, keys_of
 
 Fields = dict[str, npt.NDArray[Any]]
@@ -41,9 +42,11 @@ class Converter:
         tags = (*(column.tag for column in game_columns(source.tags) if column.tag), *self.section.filters.tags)
         text, bounds = unit.payload, np.array([0, *(stretch.stop for stretch in unit.stretches)])
         section, records = self.section, holds_records(unit.name)
-        if records:  # of one file, whose evaluations are written as those of an engine
+        if records:  # of one file
             text, starts, places = as_pgn(text)
             bounds = np.array([0, len(text)])
+            places = np.arange(len(places)) if wanted(unit.name, ROWS) else places
+        if holds_evaluations(unit.name):  # which are written as those of an engine
             section = section.model_copy(update={"source": source.model_copy(update={"engine_comments": True})})
         data, engine_comments = np.frombuffer(text, np.uint8), section.source.engine_comments
         games, readings = read_pgn(data, bounds, more_tags=tags, comments=engine_comments)

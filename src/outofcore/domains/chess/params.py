@@ -17,8 +17,11 @@ from outofcore.domains.sections import DomainSection, Filters, RawOrNamed, is_un
 Variant = Literal["standard", "chess960"]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
 
-RECORDS = ("_puzzle.csv", "_eval.jsonl")
-"""Ends of the names of Lichess's puzzles and evaluations; other tables are left out."""
+EVALUATIONS = "_eval.jsonl"
+ROWS = (".parquet", ".json")
+"""Ends of the names of files whose records are known by their number, not by a byte."""
+RECORDS = ("_puzzle.csv", EVALUATIONS, ".ndjson", ".jsonl", *ROWS)
+"""Ends of the names of files of records that are no PGN; other tables are left out."""
 SUFFIXES = (".pgn", *RECORDS)
 
 

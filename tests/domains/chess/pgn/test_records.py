@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import chess
+import chess.pgn
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -15,7 +21,8 @@ import outofcore
 from outofcore.domains.chess.convert import Converter
 from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.chess.pgn.records import COLUMNS
-from outofcore.domains.chess.source import units
+from outofcore.domains.chess.source import divided, units
+from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
 from tests.domains.chess.positions import random_positions
@@ -156,3 +163,140 @@ def test_units_of_any_size_hold_the_same_records(tmp_path: Path, monkeypatch: py
     assert sum(each.found for each in results) == 32
     offsets = [offset for each in results for offset in each.sequences["offset"].tolist()]
     assert offsets == [*np.cumsum([len(line) for line in text.splitlines(keepends=True)])[:-1].tolist(), 0]
+
+
+GAMES = (
+    (
+        '[Event "Rated blitz game"]\n[Site "https://lichess.org/abc"]\n[White "a \\"b\\" c"]\n[Black "ö"]\n'
+        '[Result "1-0"]\n'
+        '[UTCDate "2020.01.31"]\n[UTCTime "23:59:58"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n[WhiteTitle "GM"]\n'
+        '[TimeControl "180+2"]\n[Termination "Normal"]\n\n'
+        "1. e4 { [%clk 0:03:00] } 1... e5 { [%eval -1.5] [%clk 0:03:00] }"
+        " 2. Nf3 { [%eval #-3] [%clk 0:02:58.5] } 1-0\n\n"
+    ),
+    (
+        '[Event "Casual rapid game"]\n[Site "https://lichess.org/abd"]\n[White "d"]\n[Black "e"]\n[Result "1/2-1/2"]\n'
+        '[UTCDate "2020.02.01"]\n[UTCTime "00:00:00"]\n[TimeControl "-"]\n[Termination "Time forfeit"]\n'
+        '[SetUp "1"]\n[FEN "4k3/8/8/8/8/8/4P3/4K3 b - - 5 40"]\n\n40... Kd7 41. e4 1/2-1/2\n\n'
+    ),
+)
+MILLISECONDS = (1580515198000, 1580515200999)
+BY_API = (
+    {
+        "id": "abc",
+        "rated": True,
+        "variant": "standard",
+        "speed": "blitz",
+        "createdAt": MILLISECONDS[0],
+        "status": "resign",
+        "winner": "white",
+        "moves": "e4 e5 Nf3",
+        "clocks": [18000, 18000, 17850],
+        "players": {
+            "white": {"user": {"name": 'a "b" c', "id": "a", "title": "GM"}, "rating": 1500},
+            "black": {"user": {"name": "ö", "id": "o"}, "rating": 1600},
+        },
+        "clock": {"initial": 180, "increment": 2},
+        "analysis": [{}, {"eval": -150}, {"mate": -3}],
+    },
+    {
+        "id": "abd",
+        "rated": False,
+        "variant": "fromPosition",
+        "speed": "rapid",
+        "createdAt": MILLISECONDS[1],
+        "status": "outoftime",
+        "moves": "Kd7 e4",
+        "initialFen": "4k3/8/8/8/8/8/4P3/4K3 b - - 5 40",
+        "players": {"white": {"user": {"name": "d"}}, "black": {"user": {"name": "e"}}},
+    },
+)
+
+
+def of_hub(pgn: str) -> dict[str, object]:
+    """A row with the types of Lichess's games on the hub."""
+    game = chess.pgn.read_game(io.StringIO(pgn))
+    tags: dict[str, object] = {name: value.replace('\\"', '"') for name, value in game.headers.items()}
+    del tags["Date"], tags["Round"]
+    for name in ("WhiteElo", "BlackElo"):
+        tags[name] = int(tags[name]) if name in tags else None
+    moment = datetime.strptime(f"{tags['UTCDate']} {tags['UTCTime']}", "%Y.%m.%d %H:%M:%S")
+    return {**tags, "UTCDate": moment.date(), "UTCTime": moment.time(), "movetext": pgn.split("\n\n")[1]}
+
+
+CONTENTS = {
+    "games.pgn": lambda: "".join(GAMES).encode(),
+    "api.ndjson": lambda: "".join(f"{json.dumps({'id': 'x', 'pgn': game})}\n" for game in GAMES).encode(),
+    "chesscom.json": lambda: json.dumps({"games": [{"url": "u", "pgn": game} for game in GAMES]}).encode(),
+    "list.json": lambda: json.dumps([{"pgn": game} for game in GAMES], indent=1).encode(),
+    "api.jsonl": lambda: "".join(f"{json.dumps(game)}\n" for game in BY_API).encode(),
+    "hub.parquet": lambda: in_parquet([of_hub(game) for game in GAMES]),
+    "pgn.parquet": lambda: in_parquet([{"pgn": game, "other": 1} for game in GAMES]),
+}
+
+
+def in_parquet(rows: list[dict[str, object]]) -> bytes:
+    sink, names = io.BytesIO(), dict.fromkeys(name for row in rows for name in row)
+    table = pa.table({name: [row.get(name) for row in rows] for name in names})
+    pq.write_table(table, sink, row_group_size=1)
+    return sink.getvalue()
+
+
+def contents(store: Path) -> tuple[dict[str, list], list[int]]:
+    """All columns of a store but those of places, and the offsets."""
+    opened = outofcore.open_store(store)
+    games = opened.sequences("train")
+    columns = {name: games[name].read().tolist() for name in games if name not in ("source", "member", "offset")}
+    (batch,) = outofcore.loader(store, "train", 99, shuffle=False, tensors="stored")
+    return {**columns, **{name: values.tolist() for name, values in batch.items()}}, games["offset"].read().tolist()
+
+
+@pytest.mark.parametrize("name", list(CONTENTS)[1:])
+def test_games_in_other_files_are_those_in_pgn(tmp_path: Path, name: str) -> None:
+    stored = []
+    for file in ("games.pgn", name):
+        (tmp_path / file).write_bytes(CONTENTS[file]())
+        settings = {"splits": SPLITS, "source": {"tags": ["White", "Black", "UTCTime", "Site", "WhiteTitle"]}}
+        figures = outofcore.convert("chess", tmp_path / file, tmp_path / f"{file}.zarr", **settings)
+        assert (figures["found"], figures["accepted"]) == (2, 2)
+        stored.append(contents(tmp_path / f"{file}.zarr"))
+    (expected, _), (read, offsets) = stored
+    assert read == expected
+    lines = name.endswith(("l", "ndjson"))
+    assert offsets == [0, CONTENTS[name]().index(b"\n") + 1 if lines else 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rejected"),
+    [
+        ("a.ndjson", b'{"pgn": "1. e4 1-0"}\n{"pgn": 5}\n{broken\n[]\n{"pgn": "1. d4 1-0"}\n', {"no_moves": 3}),
+        ("a.json", b'{"games": [{"pgn": "1. e4 1-0"}, {"id": 1}, 7, {"pgn": "1. d4 1-0"}]}', {"no_moves": 2}),
+        ("a.json", b'{"games": [{"pgn": "1. e4 1-0"}', {"damaged": 1}),
+        ("a.parquet", b"PAR1", {"damaged": 1}),
+        ("a.parquet", in_parquet([{"text": "1. e4 1-0"}]), {"damaged": 1}),
+    ],
+    ids=["lines", "list", "json cut off", "no parquet", "no such column"],
+)
+def test_a_broken_record_costs_itself_alone(tmp_path: Path, name: str, content: bytes, rejected: dict) -> None:
+    (tmp_path / "b.pgn").write_bytes(b"1. c4 1-0")
+    (tmp_path / name).write_bytes(content)
+    figures = outofcore.convert("chess", tmp_path, tmp_path / "a.zarr", splits=SPLITS)
+    assert figures["rejected"] == rejected
+
+
+def test_parquet_in_an_archive_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet.zst", in_parquet([{"pgn": GAMES[0]}]))
+    with pytest.raises(RawInputError, match="unpack it"):
+        outofcore.convert("chess", tmp_path, tmp_path / "a.zarr")
+
+
+def test_rows_are_traced_to_their_file(tmp_path: Path) -> None:
+    (tmp_path / "hub.parquet").write_bytes(CONTENTS["hub.parquet"]())
+    (file,) = find_files(tmp_path, "**/*", SUFFIXES, section="chess")
+    section = ChessSection(raw=str(tmp_path))
+    whole = list(units([file], section))
+    assert [unit.offset for unit in whole] == [0, 1]
+    joined = replace(whole[0], payload=whole[0].payload + whole[1].payload)
+    stretch = replace(joined.stretches[0], stop=len(joined.payload))
+    parts = divided(replace(joined, stretches=(stretch,)), section)
+    assert [(part.offset, part.payload) for part in parts] == [(unit.offset, unit.payload) for unit in whole]

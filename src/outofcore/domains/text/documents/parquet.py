@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,19 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, plain_name
+from outofcore.raw.parquet import open_parquet
 from outofcore.system.failures import raise_if_of_system
 
 MOST_DOCUMENTS = 1 << 14
 """Documents of a unit: a rejected one takes some hundred bytes, an empty one takes none of its file."""
 
 _UNIT_BYTES = 2 << 20
-_PAGE_BYTES = 1 << 20
 _SMALL_GROUP_BYTES = 8 << 20
 _FEW_ROWS = 64
 _MOST_ROWS = 1 << 16
@@ -43,11 +39,7 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, Ints]]:
     """
     arrow = plain_name(member.name).lower().endswith(".arrow")
     try:
-        file = pa.ipc.open_stream(member.stream) if arrow else _opened(member)
-    except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
-        raise RawInputError(
-            f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
-        ) from error
+        file = pa.ipc.open_stream(member.stream) if arrow else open_parquet(member)
     except (pa.ArrowException, OSError) as error:
         raise _damage(member.name, error) from error
     schema = file.schema if arrow else file.schema_arrow
@@ -66,10 +58,6 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, Ints]]:
             row += len(array)
     except (pa.ArrowException, OSError) as error:
         raise _damage(member.name, error) from error
-
-
-def _opened(member: Member, *dictionaries: str) -> Any:
-    return pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False, read_dictionary=dictionaries)
 
 
 def _type_at(schema: Any, path: Sequence[str]) -> Any:
@@ -102,7 +90,7 @@ def _pieces(file: Any, member: Member, path: Sequence[str]) -> Iterator[Any]:
         rows = max(1, int(facts.num_rows * _UNIT_BYTES / max(facts.total_byte_size, 1)))
         done = count = 0
         if facts.total_byte_size <= _SMALL_GROUP_BYTES:
-            compact = compact or _opened(member, ".".join(path))
+            compact = compact or open_parquet(member, ".".join(path))
             with suppress(pa.ArrowException, OSError):  # values that are stored as differences have no dictionary
                 for array in _arrays(compact, group, path, min(rows, _MOST_ROWS)):
                     yield array
