@@ -250,12 +250,17 @@ def test_what_to_play_now_is_predicted_of_several_games_at_a_time(
 def test_a_position_of_chess_is_given_as_a_fen(project: Path, elsewhere: Path, tensors: dict) -> None:
     model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
     fen = "r3k2r/ppp2ppp/2n5/3pP3/1b1P4/2N5/PP3PPP/R1B1K2R w KQkq d6 0 9"
-    (now,) = model.predict(fen, best=40)
-    Path("game.pgn").write_text(f'[Event "e"]\n[SetUp "1"]\n[FEN "{fen}"]\n[Result "*"]\n\nexd6 *\n')
+    assert next(iter(model.predict(fen)))["ply"] == 16
+    fen = f"{fen[:-1]}1"
+    (now,) = model.predict(fen, best=40, elo=2500)
+    elo = '[WhiteElo "2500"]\n[BlackElo "2500"]\n'
+    Path("game.pgn").write_text(f'[Event "e"]\n{elo}[SetUp "1"]\n[FEN "{fen}"]\n[Result "*"]\n\nexd6 *\n')
     row = next(model.predict("game.pgn", best=40))
     assert now["best"] == pytest.approx(row["best"], rel=1e-4)
     assert set(now["best"]) == {chess.Board(fen).san(move) for move in chess.Board(fen).legal_moves}
     assert now["expected_result"] == pytest.approx(row["expected_result"], rel=1e-4)
+    if "elo" in tensors:
+        assert next(iter(model.predict(fen, best=40)))["expected_result"] != now["expected_result"]
     for wrong, reason in (
         ("8/8/8/8/8/8/8/8 w - - 0 1", "legal position"),
         ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "legal move"),
@@ -264,6 +269,24 @@ def test_a_position_of_chess_is_given_as_a_fen(project: Path, elsewhere: Path, t
             model.predict(wrong)
     with pytest.raises(RawInputError, match="found nothing"):
         model.predict("no/such w file 0")
+
+
+def test_a_fen_of_chess960_is_a_position_and_its_move_number_is_shown(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors={"planes": 119}))
+    numbers, predict = [], model.task.predict
+    monkeypatch.setattr(
+        model.task, "predict", lambda batch: (numbers.append(batch["planes"][0, 113, 0, 0].item()), predict(batch))[1]
+    )
+    for rights in ("KQkq", "FCfc"):
+        fen = f"nqrb1krn/pppppppp/8/8/8/8/PPPPPPPP/NQRB1KRN w {rights} - 0 12".replace("FCfc", "GCgc")
+        (row,) = model.predict(fen, best=1024)
+        board = chess.Board(fen, chess960=True)
+        assert set(row["best"]) == {board.san(move) for move in board.legal_moves}
+        assert "O-O" in row["best"]
+        assert row["ply"] == 22
+    assert numbers == [12, 12]
 
 
 @pytest.mark.parametrize("features", ["planes3", "alphagozero18", "planes8"])

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import chess
 import numpy as np
+from pydantic import Field
 from torch import Tensor
 
+from outofcore.domains.boards import predict as boards
 from outofcore.domains.boards.gallery import LISTED, mistakes_of
-from outofcore.domains.boards.predict import Options as Options  # of Domain.prediction_options
 from outofcore.domains.boards.predict import Prediction, predict_rows, predicted_positions
-from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960
+from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960, LARGEST_PLY
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.gallery import picture
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.oracle import Replay
 from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
+from outofcore.domains.chess.pgn.classes import castles_as_in_chess960
 from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.tensors import make_reading
@@ -31,6 +33,12 @@ from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
+
+
+class Options(boards.Options):
+    """What is listed for each position, and of whom a FEN is."""
+
+    elo: int = Field(0, ge=0, le=9999, description="Elo of both players of a FEN, where the model takes it; 0: unknown")
 
 
 def predict(task: ChessTask, batch: Batch) -> dict[str, Tensor]:
@@ -51,9 +59,10 @@ def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) 
     if len(words) not in (4, 6) or raw.exists():
         return None
     try:
-        board = chess.Board(str(raw))
+        board = chess.Board(str(raw), chess960=castles_as_in_chess960(str(raw)))
     except ValueError:
         return None
+    board.castling_rights = board.clean_castling_rights()  # a right whose rook has left is none
     if not board.is_valid():
         raise RawInputError(f"{raw}: expected a legal position, python-chess reports {board.status()!r}")
     reading = make_reading({}, section).plain()
@@ -64,8 +73,9 @@ def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) 
     row = _with_board(unknown, board)
     if row is None:
         raise RawInputError(f"{raw}: expected a position with a legal move, got {board.result()}")
-    elo = {name: np.zeros(1, np.int16) for name in reading.columns}
-    (prediction,) = predict_rows(task, predict, reading, [({**row, **elo}, {})])
+    elo = {name: np.full(1, options.elo, np.int16) for name in reading.columns}
+    row = {**row, **elo, "ply": np.full(1, min(board.ply(), LARGEST_PLY), np.uint16)}
+    (prediction,) = predict_rows(task, predict, reading, [(row, {})])
     return iter([position_row(task, row, board, prediction, options)])
 
 
@@ -74,7 +84,7 @@ def rows(
     store: Store,
     part: str,
     predicted: Iterable[Mapping[str, Tensor]],
-    options: Options,
+    options: boards.Options,
     reading: Reading,
 ) -> Iterator[Row]:
     """A row per position: the move played in SAN, the best legal moves, and the result that White may expect.
@@ -121,7 +131,13 @@ def mistakes(store: Store, split: str, judge: Judge) -> Sequence[Picture]:
 
 
 def position_row(
-    task: ChessTask, row: Columns, board: chess.Board, prediction: Prediction, options: Options, *, played: bool = False
+    task: ChessTask,
+    row: Columns,
+    board: chess.Board,
+    prediction: Prediction,
+    options: boards.Options,
+    *,
+    played: bool = False,
 ) -> Row:
     """What is listed of a position; the move of the row counts if it was ``played``."""
     move, written = move_of(row, board) if played else (None, "")
