@@ -48,7 +48,7 @@ def info(
         try:
             lines = () if as_json else loader(opened).notes
         except BudgetError as error:
-            lines = (str(error),)
+            lines = (str(error), opened.note("train", [*opened.rows("train")]))
         table = unsealed_table(opened, lines)
         print_json(table.records) if as_json else print_table(console(), table)
 

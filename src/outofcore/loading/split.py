@@ -234,6 +234,8 @@ def windows_of(
     runs = None
     if selects and (window is None or not window.by_sequence):
         runs = sequences.selected_runs()
+    elif window is not None and not window.by_sequence and any(store.gaps for store in sequences.stores):
+        runs = sequences.selected_extents()
     elif selects or len(sequences.stores) > 1 or sources[0].origins[0]:
         runs = np.concatenate([rows.origins for rows in sources]), np.concatenate([rows.lengths for rows in sources])
     return Windows(

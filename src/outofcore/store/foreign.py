@@ -12,6 +12,7 @@ they are at most four, or 1 MiB.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -33,12 +34,12 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.array import Array
 from outofcore.store.connection import address_of, connect, kind_of, one_line, shown, without_secrets
-from outofcore.store.metadata import DTYPES
 from outofcore.store.packing import Packing, packing_of
 from outofcore.store.plain_chunks import PlainChunks, plain_chunks
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.unsealed import Unsealed, split_rows
 from outofcore.store.whole_chunks import with_whole_chunks
+from outofcore.store.zarr_arrays import Chosen, choose, dated, missing_chunks, named, sequence_ends
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
 _TOGETHER_BYTES = 1 << 20  # of more chunks, if they are small
@@ -133,23 +134,29 @@ class ForeignArray(Array):
 class ForeignStore(Unsealed):
     """A Zarr without a seal; made by :func:`open_zarr`."""
 
+    gaps = True
+
     def __init__(
         self,
         root: Path | str,
-        arrays: Mapping[str, zarr.Array[Any]],
-        axes: Mapping[str, int],
+        chosen: Chosen,
         chunk: int,
         splits: Mapping[str, range],
         packings: Mapping[str, Packing],
+        lengths: Ints | None,
         place: str,
         reopened: Callable[[], Unsealed],
     ) -> None:
-        facts = {
+        arrays, axes, coordinate, self.left_out = chosen
+        facts: dict[str, Any] = {
             name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name], repr(packings.get(name))]
             for name, array in arrays.items()
         }
+        if lengths is not None:
+            facts["lengths"] = hashlib.sha256(lengths.tobytes()).hexdigest()
         super().__init__(root, "zarr", {}, splits, chunk, facts, place, reopened)
         self._zarrs, self._axes, self._packings = arrays, axes, packings
+        self._lengths, self._coordinate = lengths, coordinate
         self._plain = {
             name: plain_chunks(array, _files_of(array))
             for name, array in arrays.items()
@@ -171,25 +178,48 @@ class ForeignStore(Unsealed):
             for name, array in self._zarrs.items()
         }
 
+    @cached_property
+    def _ends(self) -> tuple[Ints, str]:
+        """The row after each sequence but the last, and what to say of them."""
+        if self._lengths is not None:
+            return np.cumsum(self._lengths), ""
+        if self._coordinate is None:
+            return np.empty(0, np.int64), ""
+        try:
+            return sequence_ends(self._coordinate)
+        except Exception as error:  # noqa: BLE001 - of any codec or storage
+            raise StoreError(f"{self.root}: {self._coordinate.name} cannot be read: {one_line(error)}") from None
+
+    def ends(self, rows: range) -> Ints:
+        del rows
+        return self._ends[0]
+
     def missing(self, field: str) -> int | None:
         """Stored chunks of a field that were never written or are missing; None if its storage lists nothing."""
         try:
-            return _missing(self._zarrs[field])
+            return missing_chunks(self._zarrs[field])
         except Exception:  # noqa: BLE001 - of any storage, such as a web server
             return None
 
     def note(self, split: str, fields: Sequence[str]) -> str:
         """What the user of a split should know."""
-        del split
         counts = [self.missing(name) for name in fields]
         known = [count for count in counts if count is not None]
         missing = f"{sum(known):,}" if len(known) == len(counts) else "unknown, as its storage lists nothing"
-        unpacked = ", ".join(name for name in fields if name in self._packings)
-        return (
-            f"{self.root}: not sealed: changes are not noticed, and a missing chunk reads as the fill value; chunks "
-            f"that were never written or are missing: {missing}"
-            f"{f'; unpacked by their attributes (scale_factor, _FillValue ...): {unpacked}' if unpacked else ''}"
-        )
+        lines = [f"{self.root}: not sealed: changes are not noticed, and a missing chunk reads as the fill value"]
+        lines[0] += f"; chunks that were never written or are missing: {missing}"
+        if self.left_out:
+            lines.append(f"left out, unless fields= names it: {named(self.left_out)}")
+        for name in fields:
+            if name in self._packings:
+                first = self.rows(split)[name].read(0, min(self.chunk_rows, len(self.rows(split))))
+                lines.append(
+                    f"{name} is unpacked by its attributes to {first.dtype}, {np.isnan(first).sum():,} of the first "
+                    f"{first.size:,} values are missing"
+                )
+            elif units := dated(self._zarrs[name]):
+                lines.append(f"{name} is as stored: {units}")
+        return "; ".join([*lines, *filter(None, [self._ends[1]])])
 
 
 def open_zarr(
@@ -201,6 +231,7 @@ def open_zarr(
     *,
     strict: bool = False,
     packed: bool = False,
+    lengths: npt.ArrayLike | None = None,
 ) -> ForeignStore:
     """Open a Zarr that outofcore did not write, to read it in place with :func:`outofcore.loader`.
 
@@ -210,7 +241,9 @@ def open_zarr(
         A path, an address that obstore opens (``s3://``, ``gs://``, ``az://``, ``https://``), a ``zarr.Group``,
         ``zarr.Array`` or zarr ``Store``. Zarr v2 or v3.
     fields
-        Arrays by their path in the group; None for all arrays of numbers that have as many samples as the largest.
+        Arrays by their path in the group; None for the arrays of numbers that share the dimension of most, which is
+        no inner dimension of another array; of the levels of an OME-Zarr the finest. :attr:`ForeignStore.left_out`
+        names the others.
     axis
         The axis of the samples, by number or by the name of a dimension.
     rows
@@ -224,13 +257,16 @@ def open_zarr(
         Give the stored numbers, instead of what the attributes say that they stand for by the conventions of CF
         (``scale_factor``, ``add_offset``, ``_FillValue``, ``missing_value``, ``_Unsigned``): float32 for packed numbers
         of one or two bytes, else float64, with NaN for no value.
+    lengths
+        Samples of each sequence, none of which a window crosses; None to end sequences where the step of the samples'
+        coordinate, such as ``time``, changes by half or more.
 
     Raises
     ------
     StoreError
         If there is no Zarr, or it has no such field.
     ParamsError
-        If axis, rows or splits do not fit it.
+        If axis, rows, splits or lengths do not fit it, or ``fields`` has to decide between arrays.
     """
     root, group, place = _opened(source)
     if _is_ours(place, group):
@@ -238,32 +274,22 @@ def open_zarr(
             f"{root}: is a store of outofcore or a part of one: open the whole store by its path or address; without "
             "its seal, convert again"
         )
-    known = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
-    axes = {name: number for name, array in known.items() if (number := _axis(array, axis)) is not None}
-    if missing := [name for name in fields or () if name not in axes]:
-        raise ParamsError(
-            f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(known[missing[0]])}"
-        )
-    if not axes:
-        raise StoreError(f"{root}: no array of numbers with an axis {axis!r}; name the fields to read")
-    widest = max(axes, key=lambda name: known[name].nbytes)
-    count = known[widest].shape[axes[widest]]
-    if fields is None:
-        axes = {name: number for name, number in axes.items() if known[name].shape[number] == count}
-    lengths = {name: known[name].shape[number] for name, number in axes.items()}
-    if len(set(lengths.values())) > 1:
-        raise ParamsError(f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}")
-    arrays = {name: known[name] for name in axes}
-    chunk = _chunk_rows(arrays, axes)
+    chosen = choose(root, group, fields, axis)
+    arrays, counts = chosen.arrays, None if lengths is None else np.asarray(lengths)
+    if counts is not None and (
+        counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 1).any() or counts.sum() != chosen.samples
+    ):
+        raise ParamsError(f"lengths: expected samples of each sequence, {chosen.samples:,} in all, as {root} has")
+    chunk = _chunk_rows(arrays, chosen.axes)
     store = ForeignStore(
         root,
-        arrays,
-        axes,
+        chosen,
         chunk,
-        split_rows(root, count, chunk, rows, splits),
+        split_rows(root, chosen.samples, chunk, rows, splits),
         {} if packed else {name: packing for name, array in arrays.items() if (packing := packing_of(array))},
+        None if counts is None else counts.astype(np.int64),
         place,
-        partial(open_zarr, source, fields, axis, rows, splits, strict=strict, packed=packed),
+        partial(open_zarr, source, fields, axis, rows, splits, strict=strict, packed=packed, lengths=lengths),
     )
     for name in arrays if strict else ():
         if absent := store.missing(name):
@@ -343,81 +369,6 @@ def _named(source: ZarrLike) -> Path | str:
     if isinstance(source, str | Path) and address_of(source) is None:
         return Path(source)
     return shown(source) if isinstance(source, str | Path) else without_secrets(str(source))
-
-
-def _array(root: Path | str, group: zarr.Group | zarr.Array[Any], name: str) -> zarr.Array[Any]:
-    if isinstance(group, zarr.Array):
-        raise StoreError(f"{root}: it is an array, not a group; do not name fields")
-    try:
-        member = group[name]
-    except KeyError:
-        known = ", ".join(sorted(name for name, _ in group.members()))
-        raise StoreError(f"{root}: no array {name!r}; there are {known[:300]}") from None
-    if isinstance(member, zarr.Group):
-        kind = str(member.attrs.get("encoding-type", "a group"))
-        advice = "write it dense, or read it with annbatch" if kind.endswith("_matrix") else "name an array in it"
-        if kind == "categorical":
-            advice = f"its codes are {name}/codes"
-        raise StoreError(f"{root}: {name} is {kind}, expected an array; {advice}")
-    return _checked(root, name, member)
-
-
-def _checked(root: Path | str, name: str, array: zarr.Array[Any]) -> zarr.Array[Any]:
-    """An array whose rows are tensors of at least one number; raises StoreError for any other."""
-    if not _is_tensor(array):
-        what = f"shape {array.shape}, whose rows hold nothing" if array.dtype.name in DTYPES else str(array.dtype)
-        raise StoreError(f"{root}: {name} has {what}, which no tensor can hold; name other fields")
-    return array
-
-
-def _is_tensor(array: zarr.Array[Any]) -> bool:
-    return array.dtype.name in DTYPES and array.ndim > 0 and all(array.shape)
-
-
-def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str, zarr.Array[Any]]:
-    """All arrays of numbers by path, but for the parts of sparse matrices."""
-    if isinstance(group, zarr.Array):
-        name = group.basename or "array"
-        return {name: _checked(root, name, group)}
-    try:
-        members = dict(group.members(max_depth=None))
-    except Exception as error:  # noqa: BLE001 - of any storage
-        raise StoreError(
-            f"{root}: its arrays cannot be listed, so name those to read with fields=: {one_line(error)}"
-        ) from None
-    sparse = [
-        name for name, member in members.items() if str(member.attrs.get("encoding-type", "")).endswith("_matrix")
-    ]
-    if "X" in sparse:
-        _array(root, group, "X")
-    return {
-        name: member
-        for name, member in sorted(members.items())
-        if isinstance(member, zarr.Array)
-        and _is_tensor(member)
-        and not any(name.startswith(f"{parent}/") for parent in sparse)
-    }
-
-
-def _missing(array: zarr.Array[Any]) -> int:
-    """Stored chunks that were never written; those of a shard are, or none."""
-    stored = array.shards or array.chunks
-    all_shards = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, stored, strict=True))
-    return all_shards * (math.prod(stored) // math.prod(array.chunks)) - array.nchunks_initialized
-
-
-def _dimensions(array: zarr.Array[Any]) -> list[Any]:
-    """Names of the dimensions, as Zarr v3 or xarray store them, or None each."""
-    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
-    return list(names) if isinstance(names, Sequence) and len(names) == array.ndim else [None] * array.ndim
-
-
-def _axis(array: zarr.Array[Any], axis: int | str) -> int | None:
-    """The number of an axis; None if the array has none of that name or number."""
-    if isinstance(axis, str):
-        names = _dimensions(array)
-        return names.index(axis) if axis in names else None
-    return axis % array.ndim if -array.ndim <= axis < array.ndim else None
 
 
 def _chunk_rows(arrays: Mapping[str, zarr.Array[Any]], axes: Mapping[str, int]) -> int:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outofcore.errors import ParamsError, StoreError
+from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.store.connection import address_of, has_any, kind_of
 from outofcore.store.joined import JoinedStore, check_stores
 from outofcore.store.local import ZARR_FILES
+from outofcore.store.other_formats import advice_on
 from outofcore.store.reader import Store, open_store
 from outofcore.store.seal import SEAL
 from outofcore.store.token_files import SUFFIXES, open_tokens
@@ -51,13 +52,18 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
         If an argument is for another kind of data, or ``value`` names no data.
     """
     stored = value if isinstance(value, Store) else None
-    if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
-        return open_tokens(value, **_arguments(value, given, _TOKENS, _BOTH))
     if isinstance(value, str | Path):
+        tokens = Path(value).suffix in SUFFIXES and Path(value).is_file()
         try:
+            if tokens:
+                return open_tokens(value, **_arguments(value, given, _TOKENS, _BOTH))
             stored = open_stores(value)
-        except StoreError:
-            if not _is_zarr(value):
+        except DamagedStore:
+            raise
+        except StoreError as error:
+            if advice := advice_on(value):
+                raise StoreError(f"{error if tokens else value}: {advice}") from error
+            if tokens or not _is_zarr(value):
                 raise
     if stored is not None:
         _arguments(stored.root, given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,8 @@ def packing_of(array: zarr.Array[Any]) -> Packing | None:
     if dtype.kind in "iu" and "_Unsigned" in attributes:
         unsigned = str(attributes["_Unsigned"]).lower() == "true"
         stored = np.dtype(f"{'u' if unsigned else 'i'}{dtype.itemsize}")
-    several = attributes.get("missing_value")
-    fills = [attributes.get("_FillValue"), *(several if isinstance(several, list) else [several])]
+    given = [attributes.get(name) for name in ("_FillValue", "missing_value")]
+    fills = [fill for value in given for fill in (value if isinstance(value, list) else [value])]
     if array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:
         fills.append(array.fill_value)
     numbers = {number for fill in fills if (number := _number(fill, dtype, stored)) is not None}
@@ -73,8 +74,8 @@ def packing_of(array: zarr.Array[Any]) -> Packing | None:
 def _number(fill: Any, dtype: np.dtype[Any], stored: np.dtype[Any]) -> Any:
     """A fill value as a number of the array; None if there is none that its dtype can hold."""
     try:
-        if isinstance(fill, str) and dtype.kind == "f":  # xarray writes the eight bytes of a float64
-            fill = struct.unpack("<d", base64.b64decode(fill, validate=True))[0]
+        if isinstance(fill, str):
+            fill = _of_text(fill, dtype)
         whole = np.asarray(fill, np.float64 if dtype.kind == "f" else None)
         with np.errstate(invalid="ignore", over="ignore"):
             narrow = whole.astype(dtype)
@@ -83,6 +84,13 @@ def _number(fill: Any, dtype: np.dtype[Any], stored: np.dtype[Any]) -> Any:
         return narrow.view(stored)[()]
     except (TypeError, ValueError, OverflowError, binascii.Error, struct.error):
         return None
+
+
+def _of_text(fill: str, dtype: np.dtype[Any]) -> float:
+    """A fill value in words, or the eight bytes of a float64 that xarray writes."""
+    with suppress(ValueError):
+        return int(fill) if dtype.kind in "iu" else float(fill)
+    return float(struct.unpack("<d", base64.b64decode(fill, validate=True))[0])
 
 
 def _float(value: Any, default: float) -> float:

@@ -58,6 +58,8 @@ class Store(ABC):
         self.parts: tuple[str, ...] = tuple(parts)
         self.splits: tuple[str, ...] = tuple(splits)
 
+    gaps = False  # whether no window crosses the end of a sequence, whatever its mode
+
     @abstractmethod
     def table(self, path: str) -> Table:
         """The table of a group, by its path in the store; raises StoreError."""

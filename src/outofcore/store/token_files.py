@@ -122,18 +122,16 @@ class TokenFile(Unsealed):
     def fields(self, rows: range) -> dict[str, TokenArray]:
         return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows, self._vocabulary)}
 
-    def lengths(self, rows: range) -> Ints:
-        """Tokens of each document, by the index or the id that ends or begins one; without either they are one."""
-        ends = self._ids.ends
-        if ends is None and self._separator is not None:
-            tokens = self.fields(rows)["tokens"]
-            separators = [
-                np.flatnonzero(tokens.read(start, min(start + CHUNK_ROWS, len(rows))) == self._separator) + start
-                for start in range(0, len(rows), CHUNK_ROWS)
-            ]
-            ends = np.concatenate([np.empty(0, np.int64), *separators]) + rows.start + int(self._ends)
-        inside = np.empty(0, np.int64) if ends is None else ends[(ends > rows.start) & (ends < rows.stop)]
-        return np.diff(np.concatenate(([rows.start], inside, [rows.stop])))
+    def ends(self, rows: range) -> Ints:
+        """By the index, or the id that ends or begins documents; none without either."""
+        if self._ids.ends is not None or self._separator is None:
+            return np.empty(0, np.int64) if self._ids.ends is None else self._ids.ends
+        tokens = self.fields(rows)["tokens"]
+        separators = [
+            np.flatnonzero(tokens.read(start, min(start + CHUNK_ROWS, len(rows))) == self._separator) + start
+            for start in range(0, len(rows), CHUNK_ROWS)
+        ]
+        return np.concatenate([np.empty(0, np.int64), *separators]) + rows.start + int(self._ends)
 
     def note(self, split: str, fields: Any) -> str:
         del split, fields

@@ -81,9 +81,10 @@ class Unsealed(Store):
     def fields(self, rows: range) -> Mapping[str, Array]:
         """The arrays of these rows."""
 
-    def lengths(self, rows: range) -> Ints:
-        """Rows of each sequence in these rows, (sequences,): by default they are one."""
-        return np.array([len(rows)])
+    def ends(self, rows: range) -> Ints:
+        """The row after each sequence that ends inside of these rows, ascending; others do not count."""
+        del rows
+        return np.empty(0, np.int64)
 
     def missing(self, field: str) -> int | None:
         """Stored chunks of a field that are missing and read as the fill value; None if its storage lists nothing."""
@@ -97,7 +98,9 @@ class Unsealed(Store):
         if path in self._rows:
             return Table(path, self.fields(rows))
         if path not in self._sequences:
-            length = self.lengths(rows)
+            ends = self.ends(rows)
+            inside = ends[(ends > rows.start) & (ends < rows.stop)]
+            length = np.diff(inside, prepend=rows.start, append=rows.stop)
             columns = {"start": np.cumsum(length) - length, "length": length}
             arrays = {name: ArrayInMemory(self.root, f"{path}/{name}", values) for name, values in columns.items()}
             self._sequences[path] = Table(path, arrays)
