@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from outofcore.domains.go.columns import PROPERTIES, Header
-from outofcore.domains.go.sgf.opening import OPENING
+from outofcore.domains.go.sgf.reader import OPENING
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

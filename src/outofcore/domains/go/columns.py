@@ -29,7 +29,7 @@ class Header:
     values
         The first value of each of :data:`PROPERTIES`, b"" where it is missing.
     opening
-        The game's row of :func:`outofcore.domains.go.sgf.opening.openings`.
+        The game's row of :func:`outofcore.domains.go.sgf.reader.openings`.
     utf16
         Whether the file is UTF-16.
     codec

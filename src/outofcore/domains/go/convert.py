@@ -21,9 +21,8 @@ from outofcore.domains.go.schema import TO_PLAY
 from outofcore.domains.go.sgf import encoding
 from outofcore.domains.go.sgf.meaning import ResultKind
 from outofcore.domains.go.sgf.names import decode
-from outofcore.domains.go.sgf.opening import OPENING, openings
 from outofcore.domains.go.sgf.pieces import Piece
-from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, read_main_lines
+from outofcore.domains.go.sgf.reader import ADD_BLACK, OPENING, MainLines, ReadResult, openings, read_main_lines
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.ndarrays import Bytes, Ints

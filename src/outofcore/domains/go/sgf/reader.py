@@ -1,4 +1,4 @@
-"""Read the main line of SGF games, FF[1] to FF[4]: moves, setup stones and game properties."""
+"""Read the main line of SGF games, FF[1] to FF[4]: moves, setup stones, game properties, and how games open."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ OPEN, CLOSE, NODE, BEGIN_VALUE, ESCAPE, END_VALUE = b"();[\\]"
 BLACK, WHITE, ADD_BLACK, ADD_WHITE, ADD_EMPTY = 0, 1, 2, 3, 4
 _EVENT_CODES = np.array([66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69], np.int64)  # B, W, AB, AW, AE
 NO_POINT = 255
+
+
+OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
+"""Facts about the opening of a game, by column of :func:`openings`."""
 
 
 class ReadResult(IntEnum):
@@ -193,3 +197,37 @@ def _read(
                     status[game], trouble[game] = _STRAY, at
                 at += 1
         first[game + 1] = event
+
+
+def openings(games: MainLines) -> Ints:
+    """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
+
+    Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves
+    before White's first; colour of the first move (-1 if none).
+    """
+    facts = np.zeros((len(games.status), len(OPENING)), np.int64)
+    _openings(games, facts)
+    return facts
+
+
+@kernel
+def _openings(games: MainLines, facts: Ints) -> None:
+    first, kinds, points, nodes = games.first, games.kind, games.points, games.node
+    for game in range(len(facts)):
+        facts[game, 2] = facts[game, 4] = -1
+        for event in range(first[game], first[game + 1]):
+            kind = kinds[event]
+            if kind == WHITE:
+                if facts[game, 4] < 0:
+                    facts[game, 4] = WHITE
+                break
+            if kind == BLACK:
+                facts[game, 3] += 1
+                facts[game, 4] = BLACK
+            elif facts[game, 3] == 0:
+                left, top, right, bottom = points[event]
+                columns = abs(np.int64(right) - np.int64(left)) + 1  # uint8 would wrap around
+                rows = abs(np.int64(bottom) - np.int64(top)) + 1
+                facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
+                if facts[game, 2] < 0:
+                    facts[game, 2] = nodes[event]
