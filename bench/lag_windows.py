@@ -31,6 +31,7 @@ from harness.stores import convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.tensors import prepare
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.settings.sizes import format_bytes, parse_bytes
 from outofcore.store.reader import Store, open_store
 from outofcore.system.peak_memory import MemoryWatch
@@ -75,7 +76,7 @@ def opened(path: str, section: Any, residency: Any, memory: int) -> Any:
         tensors=DOMAIN.reading(store.attributes, section),
         window={"length": section.tensors.window, "mode": "never"},
         part=store.parts,
-        pool_blocks=POOL_BLOCKS,
+        shuffle=Shuffle(pool_blocks=POOL_BLOCKS),
         residency=residency,
         memory=memory,
         threads=2,

@@ -46,6 +46,7 @@ from harness.sides import Epoch, Measured, Side, compare, once, tell
 from harness.stores import convert, copy_sequences, make_store, section_of, write_arrays, write_bitboards
 from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.codecs import CodecName
 from outofcore.store.reader import open_store
@@ -73,7 +74,7 @@ def stored(store: str, kind: str, residency: Any, memory: str, pool_blocks: int 
         window=window_of(kind),
         memory=memory,
         residency=residency,
-        pool_blocks=pool_blocks,
+        shuffle=Shuffle(pool_blocks=pool_blocks),
     )
     return lambda: sizes(batches)
 

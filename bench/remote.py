@@ -25,6 +25,7 @@ from harness.results import Row, arguments, save
 from harness.sides import tell
 from harness.stores import convert, section_of
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.store.reader import open_store
 
 BATCH, MEMORY = 1024, "128MiB"
@@ -73,7 +74,7 @@ def recovery(address: str, served: Served) -> float:
 
 
 def endless(address: str) -> Iterator[object]:
-    batches = loader(address, "train", BATCH, memory=MEMORY, residency="streamed", pool_blocks=16)
+    batches = loader(address, "train", BATCH, memory=MEMORY, residency="streamed", shuffle=Shuffle(pool_blocks=16))
     while True:
         yield from batches
 

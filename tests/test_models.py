@@ -40,7 +40,7 @@ import outofcore
 model = outofcore.load_model(sys.argv[1])
 sums = {}
 batches = outofcore.loader(
-    sys.argv[2], "val", model.section.train.batch_size, shuffle=False, phase=False, tensors=model.reading
+    sys.argv[2], "val", model.section.train.batch_size, shuffle=False, tensors=model.reading
 )
 with torch.no_grad():
     for batch in batches:

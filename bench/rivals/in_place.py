@@ -72,7 +72,7 @@ def decode_with(pipeline: str) -> None:
 def outofcore(store: str, batch: int, *, held: bool = False, **more: Any) -> Epoch:
     from outofcore import loader
 
-    batches = loader(store, "train", batch, fields=["X"], residency="ram" if held else "streamed", **more)
+    batches = loader(store, "train", batch, tensors=["X"], residency="ram" if held else "streamed", **more)
     for _ in batches if held else ():  # insitubatch decodes all before its first batch
         pass
     return sizes(lambda _: (batch["X"] for batch in batches))
@@ -165,7 +165,7 @@ class Slow(SimpleHTTPRequestHandler):
 def sides(kind: str, store: str, small: Path, peers: Path | None) -> list[Side]:
     """All that can read a store: zarrs reads files, and Xarray lists a group."""
     local, shards = "://" not in store, "shards" in kind
-    ours = {"memory": "128MiB", "pool_blocks": 64 if shards else 16}
+    ours = {"memory": "128MiB", "shuffle": {"pool_blocks": 64 if shards else 16}}
     readers: dict[str, tuple[Callable[..., Epoch], dict[str, Any]]] = {
         "outofcore": (outofcore, ours if local else {**ours, "memory": "256MiB", "threads": 16})
     }

@@ -65,7 +65,7 @@ def open_outofcore(folders: Paths, shares: Shares, batch: int, rank: int, world:
         stores if shares else stores["source 0"],
         batch_size=batch,
         seed=SEED,
-        weights=dict(zip(stores, shares, strict=True)) if shares else None,
+        shuffle=outofcore.Mixture(dict(zip(stores, shares, strict=True))) if shares else True,
         rank=rank,
         world_size=world,
         threads=workers + 1,

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from outofcore.loading.loader import loader
     from outofcore.loading.split import reading
     from outofcore.models import load_model
+    from outofcore.order.balanced import Balanced
+    from outofcore.order.mixture import Mixture
+    from outofcore.order.plain import InOrder, Shuffle
+    from outofcore.order.weighted import Weighted
+    from outofcore.order.windows import Window
     from outofcore.pipeline import convert
     from outofcore.store.foreign import open_zarr
     from outofcore.store.reader import Store, open_store
@@ -36,10 +41,16 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Balanced",
     "Batch",
+    "InOrder",
     "Loader",
+    "Mixture",
     "OutOfCoreError",
+    "Shuffle",
     "Store",
+    "Weighted",
+    "Window",
     "ZarrDataset",
     "causal_lm",
     "convert",
@@ -57,9 +68,15 @@ __all__ = [
 
 # Imported on first use: the command line needs no torch, and most commands no compiler.
 _LAZY = {
+    "Balanced": "outofcore.order.balanced",
     "Batch": "outofcore.domains.task",
+    "InOrder": "outofcore.order.plain",
     "Loader": "outofcore.loading.iteration",
+    "Mixture": "outofcore.order.mixture",
+    "Shuffle": "outofcore.order.plain",
     "Store": "outofcore.store.reader",
+    "Weighted": "outofcore.order.weighted",
+    "Window": "outofcore.order.windows",
     "ZarrDataset": "outofcore.loading.dataset",
     "causal_lm": "outofcore.domains.text.causal",
     "convert": "outofcore.pipeline",

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from outofcore.checks import refuse
 from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
-from outofcore.domains.reading import Reading, reading_for
+from outofcore.domains.reading import Reading, Windowed, reading_for
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import SplitSection
 from outofcore.domains.task import Batch, Task
@@ -299,12 +299,13 @@ class Model:
         self, store: Store, part: str, reading: Reading, sums: dict[str, Tensor]
     ) -> Iterator[dict[str, Tensor]]:
         device = self.task.device
+        needed = reading.window if isinstance(reading, Windowed) else None
         batches: Iterable[Batch] = loader(
             store,
             PREDICTED_SPLIT,
             BATCH,
             shuffle=False,
-            phase=False,
+            window={**needed, "phase": False} if needed else None,
             part=part,
             tensors=self.task.reading_for(device, reading),
             memory=load_machine().memory,

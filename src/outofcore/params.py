@@ -41,7 +41,7 @@ REMOVED = {
     "text.source.newlines": "newlines are kept as they are",
     "text.store.level": "stores are compressed at level 1",
     "text.stream.val_examples": "write train.val_examples",
-    "text.tensors.phase": "windows move from epoch to epoch in training; loader(..., phase=False) keeps them",
+    "text.tensors.phase": "windows move in training; a loader keeps them with window={..., 'phase': False}",
     "text.tokenizer.sample_bytes": "16 MiB of the text are learned from",
 }
 """Keys of earlier versions, and what holds or what to write instead."""

@@ -13,6 +13,9 @@ import pytest
 import torch
 
 from outofcore import loader
+from outofcore.order.balanced import Balanced
+from outofcore.order.plain import Shuffle
+from outofcore.order.weighted import Weighted
 from tests.loading.conftest import write_store
 from tests.property.order_oracle import page
 
@@ -125,18 +128,16 @@ def test_shuffled(stores: list[Path], windows: str, layout: str) -> None:
         moved = page.begin_rows(runs, **shape, phase=phase, shift=shift)
         pools = page.shuffled_pools(begins, CHUNK, blocks, POOL_BLOCKS, LANES, SEED, epoch)
         orders.append([split.values([moved[sample] for sample in pool], n, mode) for pool in pools])
-    window = {"length": n, "stride": shape.get("s", 1), "mode": mode} if shape else None
+    window = {"length": n, "stride": shape.get("s", 1), "mode": mode, "phase": phase} if shape else None
     for rank in range(ranks):
         batches = loader(
             stores,
             "train",
             BATCH,
             seed=SEED,
-            fields=("id",),
+            tensors=("id",),
             window=window,
-            phase=phase,
-            pool_blocks=POOL_BLOCKS,
-            block_rows=blocks * CHUNK,
+            shuffle=Shuffle(pool_blocks=POOL_BLOCKS, block_rows=blocks * CHUNK),
             where="label in (1, 2, 4, 5, 6, 8)" if selected else None,
             last=last,
             rank=rank,
@@ -147,11 +148,11 @@ def test_shuffled(stores: list[Path], windows: str, layout: str) -> None:
             assert got == cut(order, last, ranks, rank)
 
 
-@pytest.mark.parametrize("shuffle", [False, "full"], ids=["as stored", "fully"])
+@pytest.mark.parametrize("shuffle", [False, Shuffle(full=True)], ids=["as stored", "fully"])
 def test_not_in_blocks(stores: list[Path], shuffle: Any) -> None:
     split = Split()
     begins = page.begin_rows(split.runs)
-    batches = loader(stores, "train", BATCH, seed=SEED, fields=("id",), shuffle=shuffle)
+    batches = loader(stores, "train", BATCH, seed=SEED, tensors=("id",), shuffle=shuffle)
     for epoch in range(EPOCHS):
         places = range(len(begins))
         if shuffle:
@@ -169,9 +170,9 @@ def test_best_fit(stores: list[Path]) -> None:
         "train",
         BATCH,
         seed=SEED,
-        fields=("id",),
+        tensors=("id",),
         window={"length": n, "stride": n - 1, "mode": "best_fit"},
-        pool_blocks=POOL_BLOCKS,
+        shuffle=Shuffle(pool_blocks=POOL_BLOCKS),
     )
     for epoch in range(EPOCHS):
         expected = []
@@ -193,9 +194,8 @@ def test_weighted(stores: list[Path], column: str) -> None:
         "train",
         BATCH,
         seed=SEED,
-        fields=("id",),
-        weighted={"column": column, "samples": draws},
-        pool_blocks=POOL_BLOCKS,
+        tensors=("id",),
+        shuffle=Weighted(column=column, samples=draws, pool_blocks=POOL_BLOCKS),
     )
     for epoch in range(EPOCHS):
         pools = page.weighted_pools(weights, draws, begins, CHUNK, 1, POOL_BLOCKS, LANES, SEED, epoch)
@@ -209,7 +209,7 @@ def test_balanced(stores: list[Path], entries: int) -> None:
     table = {"group": np.arange(260) % 61 % 7, "first": np.arange(260) * 11, "count": counts, "step": np.full(260, 2)}
     table["group"][:3] = 9  # with fewer entries than are drawn
     shape = {"groups": 5, "entries": entries, "rows": 4, "batches": 60}
-    batches = loader(stores[0], "train", seed=SEED, fields=("id",), balanced={**table, **shape})
+    batches = loader(stores[0], "train", seed=SEED, tensors=("id",), shuffle=Balanced(**table, **shape))
     for epoch in range(EPOCHS):
         lists = {name: column.tolist() for name, column in table.items()}
         expected = list(page.balanced_batches(**lists, **shape, seed=SEED, epoch=epoch))
@@ -220,7 +220,13 @@ def test_balanced(stores: list[Path], entries: int) -> None:
 def test_parts_and_steps_left_out(tmp_path: Path, turns: Any) -> None:
     store = write_store(tmp_path / "parts.zarr", [500, 300], parts=("x", "y", "z"))
     batches = loader(
-        store, "train", BATCH, seed=SEED, fields=("id",), turns=turns, skip=[3, (11, 12)], pool_blocks=POOL_BLOCKS
+        store,
+        "train",
+        BATCH,
+        seed=SEED,
+        tensors=("id",),
+        shuffle=Shuffle(pool_blocks=POOL_BLOCKS, turns=turns),
+        skip=[3, (11, 12)],
     )
     steps: list[tuple[int, list[int]]] = []
     for epoch in range(EPOCHS):

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from tests.loading.conftest import write_store
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
 
 LOADERS = 4
 DEEP = 8  # batches that a consumer has queued and not read yet
-OPTIONS: dict[str, Any] = {"batch_size": 64, "memory": "64MiB", "pool_blocks": 16, "threads": 2}
+OPTIONS: dict[str, Any] = {"batch_size": 64, "memory": "64MiB", "shuffle": Shuffle(pool_blocks=16), "threads": 2}
 
 
 @pytest.fixture(scope="module")

@@ -460,7 +460,7 @@ def test_the_first_and_the_last_batch_are_recorded() -> None:
     starts, offsets, sources = (
         store.sequences("train")[name].read().tolist() for name in ("start", "offset", "source")
     )
-    batches = outofcore.loader(store, "train", 16, fields=("ply",), columns=("sequence",))
+    batches = outofcore.loader(store, "train", 16, tensors=("ply",), columns=("sequence",))
     digests = []
     for batch in list(batches)[:3]:
         pairs = zip(batch["sequence"].tolist(), batch["ply"].tolist(), strict=True)

@@ -14,6 +14,8 @@ import zstandard
 
 import outofcore
 from outofcore.inspect.trace import raw_records
+from outofcore.order.plain import Shuffle
+from outofcore.order.weighted import Weighted
 from tests.inspect.test_diff import game
 from tests.lines_project import call
 from tests.samples import ROOT, write_sample
@@ -99,7 +101,7 @@ def test_raw_prints_the_part_of_a_text_that_is_a_document(tmp_path: Path, splits
     outofcore.convert("text", tmp_path, tmp_path / "s.zarr", tokenizer=TOKENIZER, source=source, splits=splits)
     store = outofcore.open_store(tmp_path / "s.zarr")
     for split in store.splits:
-        batches = outofcore.loader(store, split, 1, shuffle=False, seq_len=8)
+        batches = outofcore.loader(store, split, 1, shuffle=False, tensors=outofcore.reading(store, seq_len=8))
         for origins in filter(None, (batches.trace(0, step) for step in range(1, len(batches), 5))):
             records = raw_records(batches, origins, str(tmp_path))
             for origin in origins:
@@ -113,9 +115,9 @@ def test_raw_prints_the_part_of_a_text_that_is_a_document(tmp_path: Path, splits
     ("domain", "options"),
     [
         ("chess", {"batch_size": 16}),
-        ("chess", {"batch_size": 16, "shuffle": "full", "last": "drop", "where": "white_elo > 1800"}),
-        ("chess", {"batch_size": 16, "last": "pad", "weighted": {"column": "plies"}}),
-        ("text", {"batch_size": 20, "seq_len": 64, "last": "pad"}),
+        ("chess", {"batch_size": 16, "shuffle": Shuffle(full=True), "last": "drop", "where": "white_elo > 1800"}),
+        ("chess", {"batch_size": 16, "last": "pad", "shuffle": Weighted("plies", pool_blocks=4)}),
+        ("text", {"batch_size": 20, "window": {"length": 65, "stride": 64}, "last": "pad", "tensors": "stored"}),
         ("text", {"batch_size": 20, "window": {"length": 65, "stride": 64, "mode": "best_fit"}, "tensors": "stored"}),
         ("neural", {"batch_size": 40}),
     ],
@@ -123,7 +125,7 @@ def test_raw_prints_the_part_of_a_text_that_is_a_document(tmp_path: Path, splits
 def test_the_steps_of_a_record_are_those_whose_batches_name_it(
     domain: str, options: dict[str, Any], folder: Path
 ) -> None:
-    batches = outofcore.loader(folder / f"{domain}.zarr", "train", **options, pool_blocks=4)
+    batches = outofcore.loader(folder / f"{domain}.zarr", "train", **{"shuffle": Shuffle(pool_blocks=4), **options})
     steps: dict[str, Counter[tuple[int, int]]] = {}
     for epoch in range(2):
         for step in range(1, len(batches) + 1):
@@ -191,7 +193,7 @@ def test_a_run_knows_its_loader(folder: Path, tmp_path: Path, monkeypatch: pytes
     out = tmp_path / "run"
     train = {"preset": "test", "max_steps": 3, "batch_size": 24, "seed": 9, "pool_blocks": 3, "val_examples": 24}
     outofcore.train("chess.zarr", out, train=train, device="cpu")
-    expected = outofcore.loader("chess.zarr", "train", 24, seed=9, pool_blocks=3)
+    expected = outofcore.loader("chess.zarr", "train", 24, seed=9, shuffle=Shuffle(pool_blocks=3))
     for place in (out, out / "models/chess", out / "models/chess/model.pt"):
         samples = json.loads(call("trace", str(place), "--step", "2", "--json").output)["samples"]
         assert [sample["row"] for sample in samples] == [origin.row for origin in expected.trace(0, 2)]

@@ -7,6 +7,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -47,6 +48,12 @@ WINDOWS = {
     "never": Window(length=33, stride=4, mode="never"),
     "reach": Window(length=70, mode="reach"),
 }
+
+
+def moving(window: Window | None) -> Window | None:
+    """The same windows, which start elsewhere each epoch."""
+    return window and replace(window, phase=True)
+
 
 # Begin with all modules imported, and without the memory that tests before took.
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import zarr
 import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import BudgetError
+from outofcore.order.mixture import Mixture
+from outofcore.order.plain import Shuffle
 from outofcore.settings.sizes import format_bytes, parse_bytes
 from tests.loading.conftest import PROCESSES
 
@@ -41,12 +44,12 @@ def _random(*shape: int) -> Any:
 
 
 def narrow(folder: Path, size: int, codec: str) -> dict[str, Any]:
-    return {"store": _written(folder, "narrow", codec, lambda: _random(size * MIB // 16, 16)), "batch_size": 4096}
+    return {"data": _written(folder, "narrow", codec, lambda: _random(size * MIB // 16, 16)), "batch_size": 4096}
 
 
 def wide(folder: Path, size: int, codec: str) -> dict[str, Any]:
     store = _written(folder, "wide", codec, lambda: _random(size * 2, MIB // 2), chunk_rows=16)
-    return {"store": store, "batch_size": 8, "pool_blocks": 4}
+    return {"data": store, "batch_size": 8, "shuffle": Shuffle(pool_blocks=4)}
 
 
 def windows(folder: Path, size: int, codec: str) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def _tokens(folder: Path, size: int, **settings: Any) -> dict[str, Any]:
         ids[::700] = 50_001
         ids.tofile(place)
     store = outofcore.open_tokens(place, "uint16", end_of_document=50_001)
-    return {"store": store, "batch_size": 64, "tensors": outofcore.reading(store, seq_len=2048, **settings)}
+    return {"data": store, "batch_size": 64, "tensors": outofcore.reading(store, seq_len=2048, **settings)}
 
 
 def packed(folder: Path, size: int, codec: str) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _converted(folder: Path, domain: str, codec: str, **settings: Any) -> dict[s
         get_domain(domain).sample(raw, np.random.default_rng(0))
     if not place.exists():
         outofcore.convert(domain, raw, place, store={"codec": codec})
-    return {"store": place, "batch_size": 512, "tensors": outofcore.reading(place, **settings)}
+    return {"data": place, "batch_size": 512, "tensors": outofcore.reading(place, **settings)}
 
 
 def legal_masks(folder: Path, size: int, codec: str) -> dict[str, Any]:
@@ -95,12 +98,12 @@ def symmetries(folder: Path, size: int, codec: str) -> dict[str, Any]:
 
 def frames(folder: Path, size: int, codec: str) -> dict[str, Any]:
     store = _written(folder, "frames", codec, lambda: _random(size * 64, 64, 64).astype(np.float32))
-    return {"store": store, "batch_size": 128, "window": {"length": 8, "stride": 8}}
+    return {"data": store, "batch_size": 128, "window": {"length": 8, "stride": 8}}
 
 
 def _images(folder: Path, size: int, codec: str) -> dict[str, Any]:
     return {
-        "store": _written(folder, "images", codec, lambda: _random(size * 85, 3, 64, 64)),
+        "data": _written(folder, "images", codec, lambda: _random(size * 85, 3, 64, 64)),
         "batch_size": 256,
     }
 
@@ -120,7 +123,7 @@ def foreign(folder: Path, size: int, codec: str) -> dict[str, Any]:
         group, rows = zarr.open_group(place, mode="w"), size * 500
         group.create_array("a", data=_random(rows, 1000), chunks=(100, 1000))
         group.create_array("b", data=_random(rows, 900), chunks=(rows, 100))
-    return {"store": place, "batch_size": 256}
+    return {"data": place, "batch_size": 256}
 
 
 def shards(folder: Path, size: int, codec: str) -> dict[str, Any]:
@@ -130,13 +133,14 @@ def shards(folder: Path, size: int, codec: str) -> dict[str, Any]:
     if not place.exists():
         values = _random(rows, 4000)
         zarr.create_array(place, data=values, chunks=(100, 4000), shards=(1000, 4000))
-    return {"store": place, "batch_size": 16, "pool_blocks": 4, "rows": (33, rows)}
+    opened = outofcore.open_zarr(place, rows=(33, rows))
+    return {"data": opened, "batch_size": 16, "shuffle": Shuffle(pool_blocks=4)}
 
 
 def fifty_sources(folder: Path, size: int, codec: str) -> dict[str, Any]:
     values = _random(size * 200 + 50, 64)
     stores = {f"s{k}": _written(folder, f"s{k}", codec, values[k : k + size * 200].copy) for k in range(50)}
-    return {"store": stores, "batch_size": 256, "weights": {name: 1 + k % 3 for k, name in enumerate(stores)}}
+    return {"data": stores, "batch_size": 256, "shuffle": Mixture({name: 1 + k % 3 for k, name in enumerate(stores)})}
 
 
 SHAPES = {
@@ -155,7 +159,8 @@ def measured(folder: Path, name: str, residency: str, threads: int, memory: str,
     """Budget, and bytes by which this process grew; a budget of 0 is the least that is accepted."""
     options = SHAPES[name](folder, size, CODEC.get(residency, "lz4"))
     options |= {"residency": residency, "threads": threads}
-    few = {"batch_size": 4, "threads": 1, "pool_blocks": 1}  # loads the machine code, and leaves little memory behind
+    few = {"batch_size": 4, "threads": 1}  # loads the machine code, and leaves little memory behind
+    few |= {"shuffle": replace(options.get("shuffle", Shuffle()), pool_blocks=1)}
     for _, batch in zip(range(2), outofcore.loader(**options | few, memory="4GiB"), strict=False):
         del batch
     budget = parse_bytes(memory)

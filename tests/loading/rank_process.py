@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.settings.residencies import ResidencyName
 
 STEP_SECONDS = 0.004
@@ -37,8 +38,8 @@ def open_rank(store: Path | list[Path], residency: ResidencyName, rank: int, wor
         batch_size=48,
         seed=5,
         memory="8MiB",
-        pool_blocks=4,
-        fields=("id",),
+        shuffle=Shuffle(pool_blocks=4),
+        tensors=("id",),
         residency=residency,
         last="drop",
         rank=rank,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 import outofcore
 from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.loader import loader
+from outofcore.order.balanced import Balanced
+from outofcore.order.mixture import Mixture
+from outofcore.order.plain import InOrder, Shuffle
+from outofcore.order.weighted import Weighted
 from tests.loading.conftest import ROWS, MakeStore, Plain, identities
 
 
@@ -21,7 +26,7 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"batch_size": 2.5}, ParamsError, "batch_size"),
         ({"batch_size": True}, ParamsError, "batch_size"),
         ({"batch_size": 2**40}, ParamsError, "batch_size"),
-        ({"store": 5}, ParamsError, "store"),
+        ({"data": 5}, ParamsError, "data"),
         ({"split": 5}, ParamsError, "split"),
         ({"shuffle": 1}, ParamsError, "shuffle"),
         ({"shuffle": np.zeros(2)}, ParamsError, "shuffle"),
@@ -36,9 +41,9 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"tensors": Plain}, ParamsError, "tensors"),
         ({"tensors": {"monday": Plain()}}, ParamsError, "tensors: expected a reading for part ''"),
         ({"tensors": {"": 5}}, ParamsError, r"tensors\[''\]"),
-        ({"fields": "id"}, ParamsError, "fields"),
-        ({"fields": ()}, ParamsError, "fields"),
-        ({"fields": ("id", 5)}, ParamsError, "fields"),
+        ({"tensors": "id"}, ParamsError, "tensors: expected .* names of fields"),
+        ({"tensors": ()}, ParamsError, "tensors"),
+        ({"tensors": ("id", 5)}, ParamsError, "tensors"),
         ({"window": 5}, ParamsError, "window"),
         ({"window": {"mode": "x"}}, ParamsError, "window.*length"),
         (
@@ -49,25 +54,21 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"window": {"length": 5, "step": 1}}, ParamsError, "window: expected keys among length.*'step'"),
         ({"window": {"length": 0}}, ParamsError, "window.length"),
         ({"window": {"length": 5, "stride": 1.5}}, ParamsError, "window.stride"),
-        ({"phase": 1}, ParamsError, "phase"),
-        ({"phase": "yes"}, ParamsError, "phase"),
-        ({"pool_blocks": 0}, ParamsError, "pool_blocks"),
-        ({"pool_blocks": 1.5}, ParamsError, "pool_blocks"),
-        ({"block_rows": 0}, ParamsError, "block_rows"),
-        ({"block_rows": 2**70}, ParamsError, "block_rows"),
-        ({"weighted": "label"}, ParamsError, "weighted"),
-        ({"weighted": {"column": 5}}, ParamsError, "weighted.column"),
-        ({"weighted": {"column": "nowhere"}}, StoreError, "nowhere"),
-        ({"weighted": {"column": "name"}}, ParamsError, "weighted.column: expected numbers"),
-        ({"weighted": {"column": "words"}}, ParamsError, "weighted.column: expected numbers"),
-        ({"weighted": {"column": "half", "samples": 0}}, ParamsError, "weighted.samples"),
-        ({"weighted": {"column": "half"}, "balanced": {}}, ParamsError, "not both"),
-        ({"balanced": {}}, ParamsError, "balanced.*group"),
+        ({"window": {"length": 5, "phase": 1}}, ParamsError, "window.phase"),
+        ({"shuffle": {"pool_blocks": 0}}, ParamsError, "pool_blocks"),
+        ({"shuffle": {"pool_blocks": 1.5}}, ParamsError, "pool_blocks"),
+        ({"shuffle": {"block_rows": 0}}, ParamsError, "block_rows"),
+        ({"shuffle": {"block_rows": 2**70}}, ParamsError, "block_rows"),
+        ({"shuffle": {"pools": 3}}, ParamsError, "shuffle: expected keys among .*pool_blocks.*'pools'"),
+        ({"shuffle": "full"}, ParamsError, r"shuffle: expected True, False, or .*Shuffle\(full=True\)"),
+        ({"shuffle": Weighted("nowhere")}, StoreError, "nowhere"),
+        ({"shuffle": Weighted("name")}, ParamsError, "weighted.column: expected numbers"),
+        ({"shuffle": Weighted("words")}, ParamsError, "weighted.column: expected numbers"),
         ({"part": 5}, ParamsError, "part"),
         ({"part": ()}, ParamsError, "part"),
         ({"part": ("", "")}, ParamsError, "part"),
         ({"part": "monday"}, StoreError, "monday"),
-        ({"turns": "random"}, ParamsError, "turns"),
+        ({"shuffle": {"turns": "random"}}, ParamsError, "turns"),
         ({"rank": 7}, ParamsError, "rank and world_size go together, got rank 7 of None"),
         ({"world_size": 2}, ParamsError, "rank and world_size go together"),
         ({"rank": -1, "world_size": 2}, ParamsError, "rank"),
@@ -77,45 +78,86 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"device": "gpu"}, ParamsError, "device"),
         ({"device": 5}, ParamsError, "device"),
         ({"device": "xla"}, ParamsError, "device"),
-        ({"label": 5}, ParamsError, "label"),
-        ({"label": "nowhere"}, StoreError, "nowhere"),
-        ({"label": "nowhere", "shuffle": False}, StoreError, "nowhere"),
         ({"threads": -3}, ParamsError, "threads"),
         ({"threads": 0}, ParamsError, "threads"),
         ({"threads": 1.5}, ParamsError, "threads"),
         ({"threads": 10**6}, ParamsError, "threads"),
         ({"batch_size": 7, "rank": 0, "world_size": 8}, ParamsError, "at least one sample for each"),
-        ({"lanes": 0}, ParamsError, "lanes: expected a whole number"),
-        ({"lanes": 4.0}, ParamsError, "lanes: expected a whole number"),
+        ({"shuffle": {"lanes": 0}}, ParamsError, "lanes: expected a whole number"),
+        ({"shuffle": {"lanes": 4.0}}, ParamsError, "lanes: expected a whole number"),
         ({"rank": 2, "world_size": 2}, ParamsError, "rank 2 of 2"),
         ({"split": "tain"}, StoreError, "no split 'tain'"),
         ({"split": "valid"}, StoreError, r"no split 'valid' \(did you mean 'val'\?\); there are"),
         ({"num_workers": 4}, ParamsError, "unknown argument 'num_workers'; .* threads= sets the number"),
         ({"pin_memory": True}, ParamsError, "unknown argument 'pin_memory'; write device='cuda'"),
         ({"drop_last": True}, ParamsError, "unknown argument 'drop_last'; write last='drop'"),
-        ({"seq_len": 64}, ParamsError, "tensors are ready-made for"),
-        ({"seq_len": 64, "tensors": "stored"}, ParamsError, "seq_len: expected nothing next to tensors"),
-        ({"dtype": "uint16"}, ParamsError, "dtype is for a file of tokens that outofcore did not write"),
         ({"bathc_size": 64}, ParamsError, "unknown argument 'bathc_size'; did you mean 'batch_size'"),
         ({"qwertz": 1}, ParamsError, "unknown argument 'qwertz'$"),
-        ({"fields": ("idd",)}, StoreError, "no field 'idd'"),
+        ({"tensors": ("idd",)}, StoreError, "no field 'idd'"),
         ({"memory": "lots"}, ParamsError, "memory"),
         ({"residency": "disk"}, ParamsError, "residency"),
         ({"shuffle": "rows"}, ParamsError, "shuffle"),
         ({"last": "wrap"}, ParamsError, "last"),
         ({"residency": "mapped"}, StoreError, "codec 'none'"),
-        ({"residency": "streamed", "shuffle": "full"}, BudgetError, "shuffle='full'"),
+        ({"residency": "streamed", "shuffle": Shuffle(full=True)}, BudgetError, "shuffle='full'"),
         ({"memory": "100kB"}, BudgetError, "least that works"),
-        ({"fields": ("id",), "tensors": Plain()}, ParamsError, "not both"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(
     make_store: MakeStore, options: dict[str, Any], error: type[Exception], named: str
 ) -> None:
     with pytest.raises(error, match=named) as raised:
-        loader(**{"store": make_store(), "memory": "8MiB", **options})
+        loader(**{"data": make_store(), "memory": "8MiB", **options})
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"fields": ("id",)}, "write tensors=('id',)"),
+        ({"pool_blocks": 8}, "write shuffle=outofcore.Shuffle(pool_blocks=8)"),
+        ({"block_rows": 64}, "write shuffle=outofcore.Shuffle(block_rows=64)"),
+        ({"lanes": 24}, "write shuffle=outofcore.Shuffle(lanes=24)"),
+        ({"turns": "turn"}, "write shuffle=outofcore.Shuffle(turns='turn')"),
+        ({"weighted": {"column": "half"}}, "write shuffle=outofcore.Weighted(column)"),
+        ({"balanced": {}}, "write shuffle=outofcore.Balanced(...)"),
+        ({"weights": {"a": 1}}, "write shuffle=outofcore.Mixture({'a': 1})"),
+        ({"stop": "all"}, "write shuffle=outofcore.Mixture(weights, stop='all')"),
+        ({"phase": False}, "write window={'length': ..., 'phase': False}"),
+        ({"seq_len": 64}, "write window={'length': ..., 'stride': ...}"),
+        ({"axis": "time"}, "write outofcore.open_zarr(path, axis='time') for the path"),
+        ({"strict": True}, "write outofcore.open_zarr(path, strict=True) for the path"),
+        ({"packed": True}, "write outofcore.open_zarr(path, packed=True) for the path"),
+        ({"rows": (0, 5)}, "write outofcore.open_zarr(path, rows=(0, 5)) or open_tokens(...) for the path"),
+        ({"splits": {"val": 0.1}}, "write outofcore.open_zarr(path, splits={'val': 0.1}) or open_tokens(...) for"),
+        ({"dtype": "uint16"}, "write outofcore.open_tokens(path, dtype='uint16') for the path"),
+        ({"end_of_document": 0}, "write outofcore.open_tokens(path, end_of_document=0) for the path"),
+        ({"vocab_size": 9}, "write outofcore.open_tokens(path, vocab_size=9) for the path"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_an_old_name_is_refused_by_what_to_write(make_store: MakeStore, old: dict[str, Any], new: str) -> None:
+    with pytest.raises(ParamsError, match=re.escape(f"unknown argument {next(iter(old))!r}; {new}")):
+        loader(make_store(), memory="8MiB", **old)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Weighted(column=5), "weighted.column"),  # type: ignore[arg-type]
+        (lambda: Weighted("half", samples=0), "weighted.samples"),
+        (lambda: Mixture({"a": 1}, stop="last"), "stop: expected one of first, all"),  # type: ignore[arg-type]
+        (lambda: Shuffle(full=1), "full"),  # type: ignore[arg-type]
+        (lambda: Shuffle(lanes=5000), "lanes"),
+        (lambda: InOrder(pool_blocks=0), "pool_blocks"),
+        (lambda: Balanced([0], [0, 1], [1], [1], groups=1, entries=1, rows=1), "balanced"),  # type: ignore[arg-type]
+    ],
+    ids=["column", "samples", "stop", "full", "lanes", "pool_blocks", "lengths"],
+)
+def test_a_sampling_checks_its_settings(make: Any, named: str) -> None:
+    with pytest.raises(ParamsError, match=named):
+        make()
 
 
 def test_settings_of_a_domain_are_told_where_they_go(tmp_path: Path) -> None:
@@ -137,15 +179,15 @@ def test_an_epoch_is_a_whole_number(make_store: MakeStore, epoch: Any) -> None:
 
 
 def test_numbers_of_numpy_are_numbers(make_store: MakeStore) -> None:
-    plain = loader(make_store(), batch_size=100, seed=3, memory="8MiB", window={"length": 5}, fields=("id",))
+    plain = loader(make_store(), batch_size=100, seed=3, memory="8MiB", window={"length": 5}, tensors=("id",))
     same = loader(
         make_store(),
-        batch_size=np.int32(100),  # type: ignore[arg-type]
-        seed=np.uint64(3),  # type: ignore[arg-type]
-        memory=np.int64(2**23),  # type: ignore[arg-type]
+        batch_size=np.int32(100),
+        seed=np.uint64(3),
+        memory=np.int64(2**23),
         window={"length": np.int64(5)},
-        fields=["id"],  # type: ignore[arg-type]
-        threads=np.int8(2),  # type: ignore[arg-type]
+        tensors=["id"],
+        threads=np.int8(2),
     )
     assert identities(plain) == identities(same)
 

@@ -15,7 +15,7 @@ from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.chunk_cache import Hybrid
 from outofcore.loading.memory import READY_GROUPS, MemoryEstimate
 from outofcore.loading.residency import ResidencyPlan, choose, in_flight, residency_named
-from outofcore.loading.split import Rows
+from outofcore.loading.rows import Rows
 from outofcore.order.windows import Windows
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.reader import open_store

@@ -15,7 +15,6 @@ from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, d
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
 from outofcore.loading.chunk_cache import Streamed
 from outofcore.loading.dataset import ZarrDataset
-from outofcore.loading.split import StoredReading
 from outofcore.order.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
 
@@ -38,8 +37,8 @@ def test_samples_by_number(make_store: MakeStore) -> None:
     [None, Window(length=100, stride=9), {"length": 50, "mode": "never"}, {"length": 40, "mode": "reach"}],
 )
 def test_batches_in_any_order_whatever_fits(make_store: MakeStore, window: Any, memory: str) -> None:
-    data = ZarrDataset(make_store(), window=window, memory=memory, fields=("id", "half"))
-    everything = ZarrDataset(make_store(), window=window, fields=("id", "half"))[range(len(data))]
+    data = ZarrDataset(make_store(), window=window, memory=memory, tensors=("id", "half"))
+    everything = ZarrDataset(make_store(), window=window, tensors=("id", "half"))[range(len(data))]
     chosen = np.random.default_rng(0).integers(0, len(data), 500)
     batch = data[chosen]
     for name, values in everything.items():
@@ -48,7 +47,7 @@ def test_batches_in_any_order_whatever_fits(make_store: MakeStore, window: Any, 
 
 @pytest.mark.parametrize("start", ["spawn", "fork", "forkserver", None])
 def test_in_a_dataloader(make_store: MakeStore, start: str | None) -> None:
-    data = ZarrDataset(make_store(), fields=("id", "half"))
+    data = ZarrDataset(make_store(), tensors=("id", "half"))
     data[5]  # the parent has read already
     workers = 2 if start == "fork" else 1  # the others import everything anew in each
     options: dict[str, Any] = {"num_workers": workers, "multiprocessing_context": start} if start else {}
@@ -60,7 +59,7 @@ def test_in_a_dataloader(make_store: MakeStore, start: str | None) -> None:
 
 
 def test_with_subset_concat_and_samplers(make_store: MakeStore) -> None:
-    data = ZarrDataset(make_store(), fields=("id",))
+    data = ZarrDataset(make_store(), tensors=("id",))
     part = DataLoader(Subset(data, range(100, 200)), batch_size=30)
     assert torch.cat([batch["id"] for batch in part]).tolist() == list(range(100, 200))
     both: Any = ConcatDataset([data, Subset(data, range(10))])
@@ -72,7 +71,7 @@ def test_with_subset_concat_and_samplers(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_collate_function_gets_samples(make_store: MakeStore, workers: int) -> None:
-    data = ZarrDataset(make_store(), fields=("id", "half"))
+    data = ZarrDataset(make_store(), tensors=("id", "half"))
 
     def collate(samples: Any) -> Any:
         assert len(samples) == len(list(samples)) == len(samples[:]) == 100
@@ -90,7 +89,7 @@ def test_a_collate_function_gets_samples(make_store: MakeStore, workers: int) ->
 
 
 def test_a_copy_in_another_process_opens_the_store_itself(make_store: MakeStore) -> None:
-    data = ZarrDataset(make_store(), window=Window(length=3), fields=("id",))
+    data = ZarrDataset(make_store(), window=Window(length=3), tensors=("id",))
     data[0]
     content = pickle.dumps(data)
     assert len(content) < 1000
@@ -114,36 +113,35 @@ def test_random_choices_follow_torchs_seed(make_store: MakeStore) -> None:
 
 def test_memory_for_less_than_a_sample(make_store: MakeStore) -> None:
     with pytest.raises(BudgetError, match="does not hold the 3 chunks of one sample; the least that works is 1"):
-        ZarrDataset(make_store(), window=Window(length=70), memory=1000, fields=("id",))
+        ZarrDataset(make_store(), window=Window(length=70), memory=1000, tensors=("id",))
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"store": 5}, "store"),
+        ({"data": 5}, "data"),
         ({"split": 5}, "split"),
         ({"tensors": "planes"}, "tensors"),
-        ({"fields": "id"}, "fields"),
+        ({"tensors": "id"}, "tensors: expected .* names of fields"),
         ({"window": {"length": 5, "mode": "x"}}, "window.mode"),
         ({"window": {"size": 5}}, "window: expected keys among"),
         ({"part": ("",)}, "part"),
         ({"memory": "much"}, "memory"),
-        ({"fields": ("id",), "tensors": StoredReading({"id": np.dtype(np.int64)})}, "not both"),
     ],
 )
 def test_wrong_arguments_are_named(make_store: MakeStore, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ParamsError, match=named):
-        ZarrDataset(**{"store": make_store(), **options})
+        ZarrDataset(**{"data": make_store(), **options})
 
 
 @pytest.mark.parametrize("index", [1.5, "5", None, [1.0, 2.5], [True, False], np.zeros((2, 2), int)])
 def test_numbers_of_samples_are_whole(make_store: MakeStore, index: Any) -> None:
     with pytest.raises(ParamsError, match="indices: expected"):
-        ZarrDataset(make_store(), fields=("id",))[index]
+        ZarrDataset(make_store(), tensors=("id",))[index]
 
 
 def test_numbers_of_samples_come_in_many_forms(make_store: MakeStore) -> None:
-    data = ZarrDataset(make_store(), fields=("id",))
+    data = ZarrDataset(make_store(), tensors=("id",))
     for index in ([5, 3], (5, 3), np.array([5, 3], np.uint8), torch.tensor([5, 3]), [torch.tensor(5), np.int8(3)]):
         assert data[index]["id"].tolist() == [5, 3]
     assert data[torch.tensor(5)]["id"] == 5  # type: ignore[index]
@@ -151,7 +149,7 @@ def test_numbers_of_samples_come_in_many_forms(make_store: MakeStore) -> None:
 
 
 def test_two_threads_may_begin_at_once(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = ZarrDataset(make_store(), fields=("id",))
+    data = ZarrDataset(make_store(), tensors=("id",))
     ids: list[int] = []
     second = threading.Thread(target=lambda: ids.append(int(data[7]["id"])))
 
@@ -173,7 +171,7 @@ def test_damage_is_an_error_every_time(make_store: MakeStore, tmp_path: Any) -> 
     content = bytearray(shard.read_bytes())
     content[-30] ^= 1
     shard.write_bytes(content)
-    data = ZarrDataset(copied, fields=("half", "id"))
+    data = ZarrDataset(copied, tensors=("half", "id"))
     for _ in range(2):
         with pytest.raises(DamagedStore, match="train/half"):
             data[range(3000)]

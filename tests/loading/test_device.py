@@ -96,7 +96,13 @@ def test_a_batch_is_written_before_the_consumers_stream_has_it(
     make_store: MakeStore, fake: Fake, residency: Any, batch_size: int
 ) -> None:
     batches = loader(
-        make_store(), batch_size=batch_size, memory="8MiB", fields=("id",), residency=residency, device="cpu", threads=3
+        make_store(),
+        batch_size=batch_size,
+        memory="8MiB",
+        tensors=("id",),
+        residency=residency,
+        device="cpu",
+        threads=3,
     )
     seen = []
     for batch in batches:
@@ -145,7 +151,7 @@ def test_a_small_batch_that_is_kept_does_not_hold_its_group() -> None:
 
 
 def test_a_device_without_memory_is_one_line(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = loader(make_store(), memory="8MiB", fields=("id",), residency="ram", device="cpu")
+    batches = loader(make_store(), memory="8MiB", tensors=("id",), residency="ram", device="cpu")
 
     def full(*_: object, **__: object) -> None:
         message = "CUDA out of memory. Tried to allocate"

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from tests.loading.conftest import ROWS, MakeStore, Plain, flat, identities
 
 
@@ -19,10 +20,10 @@ def test_an_error_is_raised_in_its_place_and_again_after_a_resume(make_store: Ma
         "batch_size": 50,
         "residency": "streamed",
         "memory": "400KB",
-        "pool_blocks": 2,
+        "shuffle": Shuffle(pool_blocks=2),
         "threads": threads,
     }
-    expected = identities(loader(make_store(), fields=("id", "half"), **options))
+    expected = identities(loader(make_store(), tensors=("id", "half"), **options))
 
     class Failing(Plain):
         def __call__(self, rows: Mapping[str, Any], draws: Any) -> dict[str, torch.Tensor]:
@@ -50,7 +51,9 @@ def test_batches_are_made_no_further_ahead_than_the_budget_allows(make_store: Ma
             samples += len(rows["id"])
             return super().__call__(rows, draws)
 
-    batches = loader(make_store(), batch_size=100, memory="400KB", pool_blocks=2, threads=2, tensors=Counting())
+    batches = loader(
+        make_store(), batch_size=100, memory="400KB", shuffle=Shuffle(pool_blocks=2), threads=2, tensors=Counting()
+    )
     most = 0
     for number, _ in enumerate(batches):
         if number < 10:
@@ -62,6 +65,11 @@ def test_batches_are_made_no_further_ahead_than_the_budget_allows(make_store: Ma
 
 @pytest.mark.parametrize("batch_size", [16, 1000])
 def test_one_thread_is_enough_where_batches_span_pools(make_store: MakeStore, batch_size: int) -> None:
-    options: dict[str, Any] = {"memory": "1MiB", "fields": ("id",), "pool_blocks": 1, "residency": "streamed"}
+    options: dict[str, Any] = {
+        "memory": "1MiB",
+        "tensors": ("id",),
+        "shuffle": Shuffle(pool_blocks=1),
+        "residency": "streamed",
+    }
     one = loader(make_store(), batch_size=batch_size, threads=1, **options)
     assert identities(one) == identities(loader(make_store(), batch_size=100, threads=8, **options))

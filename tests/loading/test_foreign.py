@@ -23,18 +23,20 @@ import zarr.storage
 from torch.utils.data import DataLoader
 from typer.testing import CliRunner
 
-import outofcore
+from outofcore import open_zarr
 from outofcore.cli import app
 from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
+from outofcore.order.weighted import Weighted
 from tests.loading.conftest import MakeStore, flat
 from tests.served import served
 
 ROWS = 1000
 FRAMES = np.random.default_rng(1).normal(size=(ROWS, 6, 4)).astype(np.float32)
 TIMES = np.arange(ROWS) * 7
-SMALL: dict[str, Any] = {"batch_size": 48, "memory": "4MiB", "pool_blocks": 4}
+SMALL: dict[str, Any] = {"batch_size": 48, "memory": "4MiB", "shuffle": Shuffle(pool_blocks=4)}
 KINDS: dict[str, dict[str, Any]] = {"v2": {}, "sharded": {}, "blosc": {}, "time second": {"axis": "time"}}
 
 
@@ -73,27 +75,32 @@ def epoch(batches: Any) -> list[int]:
 
 @pytest.fixture(params=KINDS)
 def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    return write(tmp_path / "a.zarr", request.param), {**SMALL, **KINDS[request.param]}
+    """Where a Zarr is, and what opens it."""
+    return write(tmp_path / "a.zarr", request.param), KINDS[request.param]
 
 
 def test_every_row_comes_once_with_its_values(foreign: tuple[Path, dict[str, Any]]) -> None:
-    path, options = foreign
+    path, axis = foreign
     for residency in ("streamed", "ram"):
-        batches = loader(path, residency=residency, **options)
+        batches = loader(open_zarr(path, **axis), residency=residency, **SMALL)
         first, second = epoch(batches), epoch(batches)
         assert sorted(first) == sorted(second) == list(range(ROWS))
         assert first != second
     group = zarr.open_group(path, mode="r")
-    assert epoch(loader(group, **options)) == epoch(loader(zarr.storage.LocalStore(path), **options)) == first
-    assert epoch(loader(path, shuffle=False, **options)) == list(range(ROWS))
+    for source in (group, zarr.storage.LocalStore(path)):
+        assert epoch(loader(open_zarr(source, **axis), **SMALL)) == first
+        assert axis or epoch(loader(source, **SMALL)) == first
+    in_order: dict[str, Any] = {**SMALL, "shuffle": False}
+    assert epoch(loader(open_zarr(path, **axis), **in_order)) == list(range(ROWS))
 
 
 def test_ranks_resume_in_the_middle(foreign: tuple[Path, dict[str, Any]]) -> None:
-    path, options = foreign
-    expected = epoch(loader(path, **options))
+    path, axis = foreign
+    opened = open_zarr(path, **axis)
+    expected = epoch(loader(opened, **SMALL))
     state, received, place = None, np.full(ROWS, -1), 0
     for world, steps in ((1, 6), (3, 6), (8, ROWS)):
-        ranks = [loader(path, rank=rank, world_size=world, **options) for rank in range(world)]
+        ranks = [loader(opened, rank=rank, world_size=world, **SMALL) for rank in range(world)]
         for each in ranks:
             if state is not None:
                 each.load_state_dict(state)
@@ -109,28 +116,30 @@ def test_ranks_resume_in_the_middle(foreign: tuple[Path, dict[str, Any]]) -> Non
 
 
 def test_windows_weights_and_several_stores(foreign: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    path, options = foreign
-    for batch in loader(path, window={"length": 5, "stride": 5}, **options):
+    path, axis = foreign
+    opened = open_zarr(path, **axis)
+    for batch in loader(opened, window={"length": 5, "stride": 5}, **SMALL):
         own = batch["time"].numpy() // 7
         assert (own == own[:, :1] + np.arange(5)).all()
         assert (batch["frames"].numpy() == FRAMES[own]).all()
-    drawn = epoch(loader(path, weighted={"column": "time"}, **options))
+    drawn = epoch(loader(opened, batch_size=48, memory="4MiB", shuffle=Weighted("time", pool_blocks=4)))
     assert np.mean(drawn) == pytest.approx(2 * ROWS / 3, rel=0.1)
     copy = shutil.copytree(path, tmp_path / "b.zarr")
-    assert sorted(epoch(loader([path, copy], **options))) == sorted([*range(ROWS), *range(ROWS)])
+    assert sorted(epoch(loader([opened, open_zarr(copy, **axis)], **SMALL))) == sorted([*range(ROWS), *range(ROWS)])
     with pytest.raises(StoreError, match="give each store once"):
-        loader([path, path], **options)
+        loader([opened, opened], **SMALL)
 
 
 def test_rows_and_splits_are_contiguous(foreign: tuple[Path, dict[str, Any]]) -> None:
-    path, options = foreign
-    assert sorted(epoch(loader(path, rows=(70, 333), **options))) == list(range(70, 333))
+    path, axis = foreign
+    assert sorted(epoch(loader(open_zarr(path, **axis, rows=(70, 333)), **SMALL))) == list(range(70, 333))
     shares = {"val": 0.1, "test": 0.2}
-    splits = {name: sorted(epoch(loader(path, name, splits=shares, **options))) for name in ("train", "val", "test")}
+    opened = open_zarr(path, **axis, splits=shares)
+    splits = {name: sorted(epoch(loader(opened, name, **SMALL))) for name in ("train", "val", "test")}
     assert flat(splits.values()) == list(range(ROWS))
     assert 50 <= len(splits["val"]) <= 150 <= len(splits["test"]) <= 250
     with pytest.raises(StateError, match="another store"):
-        loader(path, **options).load_state_dict(loader(path, splits=shares, **options).state_dict())
+        loader(open_zarr(path, **axis), **SMALL).load_state_dict(loader(opened, **SMALL).state_dict())
 
 
 class Counted(zarr.storage.WrapperStore[zarr.storage.MemoryStore]):
@@ -150,7 +159,7 @@ def test_an_epoch_decodes_each_chunk_once(rows: int) -> None:
     store = Counted(zarr.storage.MemoryStore())
     array = zarr.create_array(store, shape=(100 * 16 * rows, 2), chunks=(rows, 2), dtype="i4")
     array[:] = np.arange(array.shape[0])[:, None]
-    batches = loader(array, batch_size=64, memory="16MiB", pool_blocks=4, residency="streamed")
+    batches = loader(array, batch_size=64, memory="16MiB", shuffle=Shuffle(pool_blocks=4), residency="streamed")
     store.reads.clear()
     values = np.concatenate([batch["array"].numpy() for batch in batches])
     assert np.sort(values[:, 0]).tolist() == list(range(len(values)))
@@ -158,7 +167,7 @@ def test_an_epoch_decodes_each_chunk_once(rows: int) -> None:
 
 
 def test_a_dataset_reads_it_in_worker_processes(tmp_path: Path) -> None:
-    opened = outofcore.open_zarr(write(tmp_path / "a.zarr", "time second"), axis="time")
+    opened = open_zarr(write(tmp_path / "a.zarr", "time second"), axis="time")
     batches = DataLoader(ZarrDataset(opened), batch_size=100, num_workers=1, multiprocessing_context="spawn")
     assert epoch(batches) == list(range(ROWS))
 
@@ -178,12 +187,12 @@ def test_missing_chunks_are_counted_and_may_be_refused(tmp_path: Path, caplog: p
     assert (values[90:120] == 0).all()
     assert (np.delete(values, np.s_[90:120], 0) == np.delete(FRAMES, np.s_[90:120], 0)).all()
     with pytest.raises(StoreError, match="1 of 34 chunks of frames are missing"):
-        loader(path, strict=True, **SMALL)
+        open_zarr(path, strict=True)
     sharded = write(tmp_path / "b.zarr", "sharded")
-    loader(sharded, strict=True, **SMALL)
+    open_zarr(sharded, strict=True)
     (sharded / "time" / "c" / "10").unlink()
     with pytest.raises(StoreError, match="3 of 32 chunks of time are missing"):
-        loader(sharded, strict=True, **SMALL)
+        open_zarr(sharded, strict=True)
 
 
 def test_a_damaged_chunk_is_one_line(tmp_path: Path) -> None:
@@ -230,18 +239,14 @@ def test_cells_with_their_columns(tmp_path: Path) -> None:
     ):
         loader(anndata(tmp_path / "b.zarr", sparse=True), **SMALL)
     with pytest.raises(StoreError, match="obs/kind is categorical, expected an array; its codes are obs/kind/codes"):
-        loader(path, fields=("X", "obs/kind"), **SMALL)
+        loader(path, tensors=("X", "obs/kind"), **SMALL)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "named"),
     [
-        ({"fields": ("frames", "tim")}, StoreError, "no array 'tim'; there are frames, names, time"),
-        ({"fields": ("names",)}, StoreError, "names has"),
-        ({"axis": "time"}, StoreError, "no array of numbers with an axis 'time'"),
-        ({"axis": 1, "fields": ("frames", "time")}, ParamsError, "time has no axis 1"),
-        ({"rows": (5, 2000)}, ParamsError, r"rows: expected a range inside 0..1000"),
-        ({"splits": {"val": 1.5}}, ParamsError, "splits: expected shares"),
+        ({"tensors": ("frames", "tim")}, StoreError, "no array 'tim'; there are frames, names, time"),
+        ({"tensors": ("names",)}, StoreError, "names has"),
         ({"split": "val"}, StoreError, "no split 'val'"),
         ({"residency": "mapped"}, StoreError, "codec 'none'"),
     ],
@@ -255,16 +260,28 @@ def test_what_does_not_fit_is_one_line(
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("options", [{"axis": 1}, {"rows": (0, 100)}, {"splits": {"val": 0.1}}, {"strict": True}])
-def test_what_is_for_other_zarrs_is_refused_for_an_own_store(make_store: MakeStore, options: dict[str, Any]) -> None:
-    for store in (make_store(), outofcore.open_store(make_store())):
-        with pytest.raises(ParamsError, match=r"is for .* that outofcore did not write"):
-            loader(store, **SMALL, **options)
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"axis": "time"}, StoreError, "no array of numbers with an axis 'time'"),
+        ({"axis": 1, "fields": ("frames", "time")}, ParamsError, "time has no axis 1"),
+        ({"rows": (5, 2000)}, ParamsError, r"rows: expected a range inside 0..1000"),
+        ({"splits": {"val": 1.5}}, ParamsError, "splits: expected shares"),
+    ],
+    ids=["axis by name", "axis by number", "rows", "splits"],
+)
+def test_what_cannot_be_opened_so_is_one_line(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], named: str
+) -> None:
+    path = write(tmp_path / "a.zarr", "blosc")
+    with pytest.raises(error, match=named) as raised:
+        open_zarr(path, **options)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_weight_need_not_be_among_the_fields(tmp_path: Path) -> None:
     path = write(tmp_path / "a.zarr", "blosc")
-    for batch in loader(path, fields=("frames",), weighted={"column": "time"}, **SMALL):
+    for batch in loader(path, tensors=("frames",), shuffle=Weighted("time"), batch_size=48, memory="4MiB"):
         assert set(batch) == {"frames"}
 
 
@@ -308,11 +325,11 @@ def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptu
     with served(partial(WholeFiles, directory=tmp_path)) as server:
         address = f"{server}/a.zarr"
         with caplog.at_level(logging.INFO, "outofcore"):
-            batches = loader(address, fields=("time",), **SMALL)
+            batches = loader(address, tensors=("time",), **SMALL)
             assert sorted(int(time) for batch in batches for time in batch["time"]) == TIMES.tolist()
         assert "missing: unknown, as its storage lists nothing" in caplog.text
         assert asked == ["/a.zarr/time"]
-        samples = ZarrDataset(address, fields=("time",))
+        samples = ZarrDataset(address, tensors=("time",))
         assert samples[:]["time"].tolist() == TIMES.tolist()
         assert pickle.loads(pickle.dumps(samples))[[3, 1]]["time"].tolist() == TIMES[[3, 1]].tolist()
         with pytest.raises(StoreError, match="its arrays cannot be listed, so name those to read with fields="):
@@ -343,7 +360,7 @@ def test_a_refused_budget_says_what_rechunking_would_save(tmp_path: Path) -> Non
     values = np.random.default_rng(2).normal(size=(4000, 500)).astype(np.float32)
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
     group.create_array("frames", data=values, chunks=(1000, 50))
-    options: dict[str, Any] = {"batch_size": 32, "memory": "6MB", "pool_blocks": 8, "threads": 2}
+    options: dict[str, Any] = {"batch_size": 32, "memory": "6MB", "shuffle": Shuffle(pool_blocks=8), "threads": 2}
     with pytest.raises(BudgetError, match=r"a chunk of 1,000 rows takes 2\.00 MB") as refused:
         loader(tmp_path / "a.zarr", **options)
     rows = int(re.findall(r"in a copy with chunks of (\d+) rows about", str(refused.value))[0])
@@ -361,7 +378,7 @@ def test_what_no_tensor_holds_is_refused_at_the_root_and_in_a_group(tmp_path: Pa
     refusals = []
     for path, fields in (("root.zarr", None), ("group.zarr", ["x"])):
         with pytest.raises(StoreError, match=r"which no tensor can hold; name other fields$") as refused:
-            outofcore.open_zarr(tmp_path / path, fields)
+            open_zarr(tmp_path / path, fields)
         refusals.append(str(refused.value).partition(" has ")[2])
     assert refusals[0] == refusals[1]
 
@@ -369,7 +386,7 @@ def test_what_no_tensor_holds_is_refused_at_the_root_and_in_a_group(tmp_path: Pa
 def test_a_copy_refuses_missing_chunks_too(tmp_path: Path) -> None:
     """In another process: every argument is kept."""
     zarr.create_array(tmp_path / "a.zarr", data=np.arange(100), chunks=(10,))
-    store = outofcore.open_zarr(tmp_path / "a.zarr", strict=True)
+    store = open_zarr(tmp_path / "a.zarr", strict=True)
     copy = pickle.dumps(store)
     (tmp_path / "a.zarr/c/3").unlink()
     with pytest.raises(StoreError, match="strict=True refuses them"):
@@ -399,7 +416,7 @@ def test_one_place_given_twice_is_refused_however_it_is_written(
     for other in ("./jan.zarr", tmp_path / "jan.zarr", "link.zarr", zarr.open_array("jan.zarr", mode="r")):
         with pytest.raises(StoreError, match="give each store once"):
             loader(["jan.zarr", other], batch_size=10)
-    apart = [outofcore.open_zarr("jan.zarr", rows=rows) for rows in ((0, 50), (50, 100))]
+    apart = [open_zarr("jan.zarr", rows=rows) for rows in ((0, 50), (50, 100))]
     assert loader(apart, batch_size=10).samples == 100
 
 

@@ -22,6 +22,7 @@ import outofcore.loading
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from tests.loading.conftest import identities, write_store
 
 # Python drops a KeyboardInterrupt that comes while it frees an object.
@@ -61,7 +62,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def open_loader(store: Path, residency: Any) -> Loader:
     return loader(
-        store, batch_size=64, seed=5, memory="1MiB", residency=residency, pool_blocks=4, fields=("id",), threads=2
+        store,
+        batch_size=64,
+        seed=5,
+        memory="1MiB",
+        residency=residency,
+        shuffle=Shuffle(pool_blocks=4),
+        tensors=("id",),
+        threads=2,
     )
 
 
@@ -122,7 +130,7 @@ def test_a_dataset_may_be_interrupted_anywhere(store: Path) -> None:
     numbers = [300, 2, 100, 5, 200]
     point = 0
     while True:
-        data = ZarrDataset(store, fields=("id",), memory=16 * 8 * 3)  # chunks come and go
+        data = ZarrDataset(store, tensors=("id",), memory=16 * 8 * 3)  # chunks come and go
         data[0]
         if not interrupted(lambda: data[numbers], point):  # noqa: B023 - called at once
             break

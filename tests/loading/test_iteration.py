@@ -14,9 +14,10 @@ import torch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.order.windows import Window
 from outofcore.store.reader import open_store
-from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, open_once
+from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, moving, open_once
 
 
 @pytest.mark.parametrize("last", ["keep", "drop", "pad"])
@@ -28,7 +29,7 @@ def test_ranks_share_each_global_batch(make_store: MakeStore, last: Any, size: i
                 open_once(make_store()),
                 batch_size=size,
                 memory="8MiB",
-                pool_blocks=4,
+                shuffle=Shuffle(pool_blocks=4),
                 rank=rank,
                 world_size=world,
                 last=last,
@@ -75,10 +76,9 @@ def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> Non
                 batch_size=48,
                 seed=5,
                 memory="8MiB",
-                window=WINDOWS[kind],
-                phase=kind == "pack",
-                pool_blocks=4,
-                fields=("id",),
+                window=moving(WINDOWS[kind]) if kind == "pack" else WINDOWS[kind],
+                shuffle=Shuffle(pool_blocks=4),
+                tensors=("id",),
                 rank=rank,
                 world_size=world,
             )
@@ -119,7 +119,7 @@ def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> Non
 
 
 def test_state_counts_what_was_received_and_is_small(make_store: MakeStore) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
     assert batches.state_dict()["received"] == 0
     iterator = iter(batches)
     rest = [next(iterator)["id"].tolist() for _ in range(3)]
@@ -127,7 +127,7 @@ def test_state_counts_what_was_received_and_is_small(make_store: MakeStore) -> N
     assert (state["epoch"], state["received"]) == (0, 300)
     assert len(pickle.dumps(state)) < 700
     rest = [batch["id"].tolist() for batch in iterator]
-    other = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",), residency="streamed")
+    other = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",), residency="streamed")
     for _ in range(2):  # once more, as after a second interruption
         other.load_state_dict(state)
         assert [batch["id"].tolist() for batch in other] == rest
@@ -150,14 +150,14 @@ def test_a_state_that_was_saved_before_is_still_read(make_store: MakeStore) -> N
             "chunk_rows": 64,
             "pool_blocks": 64,
             "shuffle": "blocks",
+            "lanes": 16,
             "window": None,
             "phase": False,
-            "lanes": 16,
         },
         "epoch": 4,
         "received": 200,
     }
-    batches = loader(store, batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(store, batch_size=100, memory="8MiB", tensors=("id",))
     batches.load_state_dict(saved)
     assert batches.state_dict() == saved
     rest = identities(batches)
@@ -175,7 +175,7 @@ def test_every_rank_gets_samples_however_few_are_left(
     """Where fewer are left than there are ranks, the next epoch begins, and the log says so."""
 
     def opened(**ranks: int) -> Loader:
-        return loader(make_store([rows]), batch_size=100, memory="8MiB", fields=("id",), last=last, **ranks)
+        return loader(make_store([rows]), batch_size=100, memory="8MiB", tensors=("id",), last=last, **ranks)
 
     one, world, left = opened(), 4, rows - 1000
     iterator = iter(one)
@@ -199,19 +199,19 @@ def test_every_rank_gets_samples_however_few_are_left(
 
 def test_state_at_the_end_goes_on_with_the_next_epoch(make_store: MakeStore) -> None:
     for last in ("keep", "drop"):
-        batches = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)
+        batches = loader(make_store(), batch_size=800, memory="8MiB", tensors=("id",), last=last)
         list(batches)
         state = batches.state_dict()
         second = identities(batches)
-        other = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)
+        other = loader(make_store(), batch_size=800, memory="8MiB", tensors=("id",), last=last)
         other.load_state_dict(state)
         assert identities(other) == second
         assert other.epoch == 1
 
 
 def test_an_iteration_that_was_left_counts_as_an_epoch(make_store: MakeStore) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
-    reference = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
+    reference = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
     reference.set_epoch(1)
     next(iter(batches))
     assert identities(batches) == identities(reference)
@@ -225,17 +225,17 @@ def test_an_iteration_that_was_left_counts_as_an_epoch(make_store: MakeStore) ->
     [
         ({"seed": 1}, "seed"),
         ({"split": "val"}, "split"),
-        ({"pool_blocks": 5}, "pool_blocks"),
+        ({"shuffle": Shuffle(pool_blocks=5)}, "pool_blocks"),
         ({"shuffle": False}, "shuffle"),
         ({"window": Window(length=2)}, "window"),
-        ({"store": "other"}, "store"),
+        ({"data": "other"}, "store"),
     ],
 )
 def test_a_state_of_something_else_is_refused(make_store: MakeStore, change: dict[str, Any], named: str) -> None:
     state = loader(make_store(), memory="8MiB").state_dict()
-    options: dict[str, Any] = {"store": make_store(), "memory": "8MiB", **change}
-    if "store" in change:
-        options["store"] = make_store([3000])
+    options: dict[str, Any] = {"data": make_store(), "memory": "8MiB", **change}
+    if "data" in change:
+        options["data"] = make_store([3000])
     with pytest.raises(StateError, match=named):
         loader(**options).load_state_dict(state)
     with pytest.raises(StateError, match="without"):
@@ -245,7 +245,7 @@ def test_a_state_of_something_else_is_refused(make_store: MakeStore, change: dic
 @pytest.mark.parametrize("move", ["set_epoch", "load_state_dict"])
 def test_moving_the_loader_ends_an_iteration_that_delivered_batches(make_store: MakeStore, move: str) -> None:
     def opened() -> Loader:
-        return loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+        return loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
 
     batches, reference = opened(), opened()
     state = {**batches.state_dict(), "epoch": 7}
@@ -281,7 +281,7 @@ WRONG += [float("nan"), float("inf"), 2**63, 10**5000, "x\n" * 500, (1, 2), np.f
 def test_a_malformed_state_is_refused_in_one_line_and_changes_nothing(
     make_store: MakeStore, parts: tuple[str, ...]
 ) -> None:
-    batches = loader(make_store(parts=parts), batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(make_store(parts=parts), batch_size=100, memory="8MiB", tensors=("id",))
     running = iter(batches)
     next(running)
     state = batches.state_dict()

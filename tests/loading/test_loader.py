@@ -22,11 +22,12 @@ from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
+from outofcore.order.plain import InOrder, Shuffle
 from outofcore.order.windows import Window
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
-from tests.loading.conftest import ROWS, WINDOWS, MakeStore, Plain, flat, identities, rows_of, threads_since
+from tests.loading.conftest import ROWS, WINDOWS, MakeStore, Plain, flat, identities, moving, rows_of, threads_since
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
@@ -50,7 +51,11 @@ def test_raw_batches_hold_what_was_stored(make_store: MakeStore, codec: str) -> 
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.parametrize("shuffle", [True, False, "full"])
+@pytest.mark.parametrize(
+    "shuffle",
+    [Shuffle(pool_blocks=3, block_rows=64), InOrder(pool_blocks=3, block_rows=64), Shuffle(full=True)],
+    ids=["blocks", "in order", "full"],
+)
 def test_every_residency_and_number_of_threads_gives_the_same_batches(
     make_store: MakeStore, kind: str, shuffle: Any
 ) -> None:
@@ -64,7 +69,7 @@ def test_every_residency_and_number_of_threads_gives_the_same_batches(
         ("zstd", "ram", 3),
         ("none", "auto", 2),
     ]:
-        if shuffle == "full" and residency in ("streamed", "hybrid"):
+        if shuffle == Shuffle(full=True) and residency in ("streamed", "hybrid"):
             continue
         batches = loader(
             make_store(codec=codec),
@@ -73,14 +78,11 @@ def test_every_residency_and_number_of_threads_gives_the_same_batches(
             memory="8MiB",
             residency=residency,  # type: ignore[arg-type]
             tensors=Plain(),
-            window=WINDOWS[kind],
-            pool_blocks=3,
-            block_rows=64,
-            phase=kind == "never",
+            window=moving(WINDOWS[kind]) if kind == "never" else WINDOWS[kind],
             threads=threads,
         )
         epochs = [[{name: value.tolist() for name, value in batch.items()} for batch in batches] for _ in range(2)]
-        assert epochs[0] != epochs[1] or shuffle is False
+        assert epochs[0] != epochs[1] or isinstance(shuffle, InOrder)
         found.add(repr(epochs))
     assert len(found) == 1
 
@@ -88,7 +90,7 @@ def test_every_residency_and_number_of_threads_gives_the_same_batches(
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_windows_hold_consecutive_rows(make_store: MakeStore, kind: str) -> None:
     window = WINDOWS[kind]
-    batches = loader(make_store(), batch_size=64, window=window, memory="8MiB", fields=("id", "picture"))
+    batches = loader(make_store(), batch_size=64, window=window, memory="8MiB", tensors=("id", "picture"))
     ends = []
     for batch in batches:
         ids = batch["id"].numpy().reshape(len(batch["id"]), -1)
@@ -161,14 +163,14 @@ def test_a_damaged_chunk_is_an_error_that_names_it(make_store: MakeStore, tmp_pa
         for batch in batches:
             assert (rows_of(batch["id"].numpy())["words"] == batch["words"].numpy().view(np.uint64)).all()
 
-    batches = loader(copied, batch_size=64, memory="8MiB", residency=residency, fields=("id", "words"))
+    batches = loader(copied, batch_size=64, memory="8MiB", residency=residency, tensors=("id", "words"))
     for _ in range(2):  # what was half read in the first epoch must not pass in the second
         with pytest.raises(DamagedStore, match=r"copy\.zarr.*train/words.*c\.2\.0"):
             check(batches)
 
 
 def test_a_forked_child_reads_on_its_own(make_store: MakeStore) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",), residency="streamed")
+    batches = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",), residency="streamed")
     iterator = iter(batches)
     first = [next(iterator)["id"].tolist() for _ in range(4)]
     reading, writing = os.pipe()
@@ -207,7 +209,7 @@ def test_ends_its_threads(make_store: MakeStore) -> None:
 
 
 def test_one_iteration_at_a_time(make_store: MakeStore) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
     with pytest.raises(ParamsError, match="another one over the same loader began") as raised:
         list(zip(batches, batches, strict=True))
     assert "\n" not in str(raised.value)
@@ -224,20 +226,20 @@ def test_one_iteration_at_a_time(make_store: MakeStore) -> None:
 
 
 def test_a_batch_is_not_asked_for_by_number(make_store: MakeStore) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
     with pytest.raises(TypeError, match=r"got \[0\]: write 'for batch in loader', .* outofcore\.ZarrDataset\("):
         batches[0]
 
 
 def test_a_loader_is_not_pickled_but_its_state_is(make_store: MakeStore) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    batches = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
     for _ in range(2):  # before and after its first batch
         for attempt in (pickle.dumps, deepcopy):
             with pytest.raises(ParamsError, match=r"cannot be pickled or copied: call loader\(") as raised:
                 attempt(batches)
             assert "\n" not in str(raised.value)
         next(iter(batches))
-    other = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    other = loader(make_store(), batch_size=100, memory="8MiB", tensors=("id",))
     other.load_state_dict(pickle.loads(pickle.dumps(batches.state_dict())))
     assert len(identities(other)) == ROWS - 100
 
@@ -290,29 +292,29 @@ def test_samples_that_are_dropped_or_repeated_are_told(
     make_store: MakeStore, caplog: pytest.LogCaptureFixture, last: Any, size: int, lines: list[str]
 ) -> None:
     caplog.set_level(logging.INFO, "outofcore")
-    delivered = len(identities(loader(make_store(), batch_size=size, memory="8MiB", fields=("id",), last=last)))
+    delivered = len(identities(loader(make_store(), batch_size=size, memory="8MiB", tensors=("id",), last=last)))
     assert caplog.messages[2:] == lines
     assert delivered == ROWS + {"keep": 0, "drop": -60, "pad": 10}[last] * bool(lines)
 
 
 @pytest.mark.parametrize(("pool_blocks", "warned"), [(4, True), (64, False)])
 def test_a_store_that_is_sorted_by_label_is_told(make_store: MakeStore, pool_blocks: int, warned: bool) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", pool_blocks=pool_blocks)
+    batches = loader(make_store(), batch_size=100, memory="8MiB", shuffle=Shuffle(pool_blocks=pool_blocks))
     assert ("the store is sorted by label; take more pool_blocks" in batches.mixing("label")) == warned
 
 
 def test_a_split_smaller_than_anything(make_store: MakeStore) -> None:
     store = make_store([5, 2])
-    assert identities(loader(store, batch_size=100, memory="1MiB", fields=("id",), shuffle=False)) == list(range(7))
+    assert identities(loader(store, batch_size=100, memory="1MiB", tensors=("id",), shuffle=False)) == list(range(7))
     assert len(loader(store, batch_size=100, memory="1MiB", last="drop")) == 0
     assert list(loader(store, batch_size=100, memory="1MiB", last="drop")) == []
     assert list(loader(store, memory="1MiB", window=Window(length=9))) == []
-    padded = loader(store, batch_size=16, memory="1MiB", last="pad", fields=("id",))
+    padded = loader(store, batch_size=16, memory="1MiB", last="pad", tensors=("id",))
     assert len(identities(padded)) == 16
     with pytest.raises(ParamsError, match="7 samples for 8 ranks"):
         loader(store, batch_size=16, memory="1MiB", rank=0, world_size=8)
     eight = make_store([5, 3])
-    own = [loader(eight, batch_size=8, memory="1MiB", fields=("id",), rank=rank, world_size=8) for rank in range(8)]
+    own = [loader(eight, batch_size=8, memory="1MiB", tensors=("id",), rank=rank, world_size=8) for rank in range(8)]
     assert sorted(row for each in own for row in identities(each)) == list(range(8))
 
 
@@ -329,4 +331,4 @@ def test_fields_of_text_are_left_out_and_refused_where_they_are_named(tmp_path: 
             writer.commit(target, {"domain": "words", "parts": [""], "splits": ["train"]}, sources)
     assert all(set(batch) == {"x"} for batch in loader(tmp_path / "a.zarr", memory="8MiB"))
     with pytest.raises(StoreError, match="train: word holds text, which no tensor can"):
-        loader(tmp_path / "a.zarr", memory="8MiB", fields=("x", "word"))
+        loader(tmp_path / "a.zarr", memory="8MiB", tensors=("x", "word"))

@@ -20,6 +20,9 @@ from outofcore.errors import BudgetError, DamagedStore
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import MemoryEstimate, piece_chunks
+from outofcore.order.balanced import Balanced
+from outofcore.order.plain import Shuffle
+from outofcore.order.weighted import Weighted
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
@@ -90,25 +93,34 @@ def test_large_blocks_are_returned_only_where_the_budget_does_not_hold_what_thre
 ROWS = 300_000
 ENTRIES = np.arange(0, ROWS, 10)
 ORDERS: dict[str, dict[str, Any]] = {
-    "rows": {"pool_blocks": 64},
-    "overlapping windows": {"pool_blocks": 16, "window": {"length": 8, "stride": 4}},
-    "windows inside sequences": {"pool_blocks": 16, "window": {"length": 50, "stride": 2, "mode": "never"}},
-    "packed sequences": {"pool_blocks": 8, "window": {"length": 700, "stride": 699, "mode": "best_fit"}},
-    "packed short sequences": {"pool_blocks": 4, "window": {"length": 4097, "stride": 4096, "mode": "best_fit"}},
-    "weighted": {"pool_blocks": 64, "weighted": {"column": "half"}},
-    "few draws by weights of sequences": {"weighted": {"column": "length", "samples": 20_000}, "batch_size": 20_000},
-    "columns": {"pool_blocks": 4, "columns": ("label", "sequence", "length")},
+    "rows": {},
+    "overlapping windows": {"shuffle": Shuffle(pool_blocks=16), "window": {"length": 8, "stride": 4}},
+    "windows inside sequences": {
+        "shuffle": Shuffle(pool_blocks=16),
+        "window": {"length": 50, "stride": 2, "mode": "never"},
+    },
+    "packed sequences": {
+        "shuffle": Shuffle(pool_blocks=8),
+        "window": {"length": 700, "stride": 699, "mode": "best_fit"},
+    },
+    "packed short sequences": {
+        "shuffle": Shuffle(pool_blocks=4),
+        "window": {"length": 4097, "stride": 4096, "mode": "best_fit"},
+    },
+    "weighted": {"shuffle": Weighted("half")},
+    "few draws by weights of sequences": {"shuffle": Weighted("length", 20_000), "batch_size": 20_000},
+    "columns": {"shuffle": Shuffle(pool_blocks=4), "columns": ("label", "sequence", "length")},
     "one large batch": {"batch_size": ROWS // 2, "threads": 16},
     "balanced": {
-        "balanced": {
-            "group": ENTRIES // 10 % 40,
-            "first": ENTRIES,
-            "count": np.full(len(ENTRIES), 10),
-            "step": np.ones(len(ENTRIES), np.int64),
-            "groups": 8,
-            "entries": 8,
-            "rows": 8,
-        },
+        "shuffle": Balanced(
+            ENTRIES // 10 % 40,
+            ENTRIES,
+            np.full(len(ENTRIES), 10),
+            np.ones(len(ENTRIES), np.int64),
+            groups=8,
+            entries=8,
+            rows=8,
+        ),
     },
 }
 
@@ -130,7 +142,7 @@ def opener(paths: Any, order: str, **more: Any) -> Callable[..., Loader]:
     kept = opened_once(paths)
 
     def opened(memory: int | str, store: Any = None) -> Loader:
-        options: dict[str, Any] = {"batch_size": 512, "threads": 2, "fields": ("sparse",), **ORDERS[order], **more}
+        options: dict[str, Any] = {"batch_size": 512, "threads": 2, "tensors": ("sparse",), **ORDERS[order], **more}
         return loader(store or kept, memory=memory, residency="streamed", **options)
 
     return opened
@@ -223,7 +235,7 @@ def test_tables_of_small_chunks_and_short_sequences_are_counted(tmp_path_factory
     folder = tmp_path_factory.mktemp("small") / "numbers.zarr"
     small = write_store(folder, [3] * 10_000, codec="lz4", chunk_rows=16, shard_rows=1 << 14)
     for more in ({}, {"window": {"length": 2, "mode": "never"}}, {"columns": ("label",)}):
-        check_least_budget(opener(small, "rows", pool_blocks=16, **more), small)
+        check_least_budget(opener(small, "rows", shuffle=Shuffle(pool_blocks=16), **more), small)
 
 
 def test_a_refusal_reads_no_chunk(tmp_path: Path) -> None:
@@ -233,9 +245,9 @@ def test_a_refusal_reads_no_chunk(tmp_path: Path) -> None:
         if shard.parent.name != "sequences":
             shard.write_bytes(bytes(shard.stat().st_size))
     with pytest.raises(BudgetError):
-        loader(path, batch_size=64, memory=5000, residency="streamed", fields=("id",))
+        loader(path, batch_size=64, memory=5000, residency="streamed", tensors=("id",))
     with pytest.raises(DamagedStore):
-        next(iter(loader(path, batch_size=64, residency="streamed", fields=("id",))))
+        next(iter(loader(path, batch_size=64, residency="streamed", tensors=("id",))))
 
 
 def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
@@ -252,7 +264,7 @@ def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
         assert memory <= parse_bytes(named[1]) <= 1.01 * memory
         opened(named[1])
         pools.add(int(named[2]))
-        opener(narrow, "rows", pool_blocks=int(named[2]))(budget)
+        opener(narrow, "rows", shuffle=Shuffle(pool_blocks=int(named[2])))(budget)
         if named[4]:
             opener(narrow, "rows", batch_size=int(named[4]))(budget)
     assert max(pools) > 50
@@ -270,9 +282,9 @@ def test_what_a_refusal_advises_is_accepted(chunks: int, parts: int, window: Any
         layout: Any = {"chunk_rows": rows, "shard_rows": 1 << 13, **({"parts": days} if days else {})}
         return path if path.exists() else write_store(path, lengths, codec="lz4", **layout)
 
-    def opened(memory: int, rows: int = 128, **changes: int) -> Loader:
+    def opened(memory: int, rows: int = 128, **changes: Any) -> Loader:
         options: dict[str, Any] = {
-            "fields": ("id", "half"),
+            "tensors": ("id", "half"),
             "window": window,
             "batch_size": 64,
             "part": days,
@@ -287,7 +299,8 @@ def test_what_a_refusal_advises_is_accepted(chunks: int, parts: int, window: Any
         with pytest.raises(BudgetError) as refusal:
             opened(budget)
         for name, value in re.findall(r"(pool_blocks|batch_size)=(\d+)", str(refusal.value)):
-            opened(budget, **{name: int(value)})
+            change: Any = int(value)
+            opened(budget, **({"shuffle": {name: change}} if name == "pool_blocks" else {name: change}))
             followed += 1
         if rows := re.search(r"chunks of (\d+) rows about", str(refusal.value)):
             opened(budget, int(rows[1]))

@@ -11,6 +11,7 @@ import pytest
 
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from tests.loading.conftest import MakeStore
 
 BLOCK, LENGTH, BATCH = 64, 32, 128
@@ -22,14 +23,15 @@ def measured(batches: Any, unit: int) -> float:
     return float(np.mean([len(set(each.tolist())) for each in full]))
 
 
-@pytest.mark.parametrize("shuffle", ["blocks", "full"])
+@pytest.mark.parametrize("full", [False, True], ids=["blocks", "full"])
 @pytest.mark.parametrize("pool_blocks", [16, 64])
 def test_batches_mix_as_the_loader_says(
-    make_store: MakeStore, caplog: pytest.LogCaptureFixture, shuffle: Any, pool_blocks: int
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, full: bool, pool_blocks: int
 ) -> None:
     caplog.set_level(logging.INFO, "outofcore")
     store = make_store([LENGTH] * (ROWS // LENGTH))
-    batches = loader(store, batch_size=BATCH, memory="64MiB", fields=("id",), shuffle=shuffle, pool_blocks=pool_blocks)
+    sampling = Shuffle(pool_blocks=pool_blocks, full=full)
+    batches = loader(store, batch_size=BATCH, memory="64MiB", tensors=("id",), shuffle=sampling)
     blocks, sequences = measured(batches, BLOCK), measured(batches, LENGTH)
     note = re.search(
         r"a batch of 128 mixes (\d+) sequences? in (\d+) blocks \((\d+) in (\d+) if drawn at random\)",
@@ -43,7 +45,7 @@ def test_batches_mix_as_the_loader_says(
 
 
 def test_the_order_of_the_store_is_no_cause_for_alarm(make_store: MakeStore) -> None:
-    batches = loader(make_store([LENGTH] * 100), batch_size=BATCH, fields=("id",), shuffle=False)
+    batches = loader(make_store([LENGTH] * 100), batch_size=BATCH, tensors=("id",), shuffle=False)
     assert batches.notes[1] == "train: samples in the order of the store"
     with pytest.raises(ParamsError, match="train is not read pool by pool"):
         batches.mixing("label")
@@ -51,7 +53,7 @@ def test_the_order_of_the_store_is_no_cause_for_alarm(make_store: MakeStore) -> 
 
 def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore) -> None:
     store = make_store([LENGTH] * (ROWS // LENGTH))
-    batches = loader(store, batch_size=ROWS // 8, memory="64MiB", fields=("id",), pool_blocks=50, residency="streamed")
+    batches = loader(store, batch_size=ROWS // 8, memory="64MiB", tensors=("id",), shuffle=Shuffle(pool_blocks=50))
     rows = [batch["id"].numpy() for batch in batches]  # a batch is a pool, for all but the rows of a block that is cut
     label = np.arange(ROWS) // LENGTH * 10 // (ROWS // LENGTH)
     whole = np.bincount(label) / ROWS
@@ -69,7 +71,7 @@ def test_a_split_without_samples_is_a_warning(
     make_store: MakeStore, caplog: pytest.LogCaptureFixture, lengths: list[int], why: str
 ) -> None:
     window = {"length": LENGTH + 1, "mode": "never"}
-    batches = loader(make_store(lengths), batch_size=BATCH, fields=("id",), window=window)
+    batches = loader(make_store(lengths), batch_size=BATCH, tensors=("id",), window=window)
     assert list(batches) == []
     assert {record.levelname for record in caplog.records} == {"WARNING"}
     assert f"train: no samples, so no batches: {why}" in caplog.text

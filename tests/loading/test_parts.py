@@ -14,6 +14,7 @@ from outofcore.errors import BudgetError, StateError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.order.batching import take_turns
+from outofcore.order.plain import Shuffle
 from tests.loading.conftest import MakeStore
 
 PARTS = ("monday", "tuesday", "wednesday")
@@ -24,9 +25,9 @@ def open_parts(make_store: MakeStore, **options: Any) -> Loader:
     options = {
         "batch_size": 50,
         "memory": "8MiB",
-        "fields": ("id",),
+        "tensors": ("id",),
         "part": PARTS,
-        "pool_blocks": 4,
+        "shuffle": Shuffle(pool_blocks=4),
         **options,
     }
     return loader(make_store(LENGTHS, parts=PARTS), **options)
@@ -38,7 +39,7 @@ def listed(batches: Any) -> list[tuple[int, list[int]]]:
 
 @pytest.mark.parametrize("turns", ["size", "turn"])
 def test_each_batch_comes_from_one_part_and_each_row_once(make_store: MakeStore, turns: Any) -> None:
-    batches = open_parts(make_store, turns=turns)
+    batches = open_parts(make_store, shuffle=Shuffle(pool_blocks=4, turns=turns))
     seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for batch in batches:
         assert len(set(batch["part"].tolist())) == 1
@@ -63,13 +64,13 @@ def test_turns() -> None:
 @pytest.mark.parametrize("turns", ["size", "turn"])
 @pytest.mark.parametrize("received", [0, 1, 17, 65, 66])
 def test_goes_on_after_any_batch(make_store: MakeStore, turns: Any, received: int) -> None:
-    batches = open_parts(make_store, turns=turns)
+    batches = open_parts(make_store, shuffle=Shuffle(pool_blocks=4, turns=turns))
     both = [*listed(batches), *listed(batches)]
     batches.set_epoch(0)
     iterator = iter(batches)
     for _ in range(received):
         next(iterator)
-    other = open_parts(make_store, turns=turns, residency="streamed", threads=3)
+    other = open_parts(make_store, shuffle=Shuffle(pool_blocks=4, turns=turns), residency="streamed", threads=3)
     other.load_state_dict(batches.state_dict())
     assert [*listed(other), *listed(other)][: 132 - received] == both[received:]
 
@@ -94,7 +95,7 @@ def test_a_reading_for_each_part(make_store: MakeStore) -> None:
             return {"id": torch.from_numpy(rows["id"] + self.by)}
 
     tensors = {part: Shifted(10_000 * number) for number, part in enumerate(PARTS)}
-    for batch in open_parts(make_store, tensors=tensors, fields=None):
+    for batch in open_parts(make_store, tensors=tensors):
         assert set((batch["id"] // 10_000).tolist()) == set(batch["part"].tolist())
 
 
@@ -119,7 +120,7 @@ def test_a_state_of_other_parts_or_batches_is_refused(make_store: MakeStore) -> 
     with pytest.raises(StateError, match="part"):
         open_parts(make_store, part=PARTS[:2]).load_state_dict(state)
     with pytest.raises(StateError, match="turns"):
-        open_parts(make_store, turns="turn").load_state_dict(state)
+        open_parts(make_store, shuffle=Shuffle(pool_blocks=4, turns="turn")).load_state_dict(state)
     with pytest.raises(StateError, match="batch_size"):
         open_parts(make_store, batch_size=60).load_state_dict(state)
     with pytest.raises(StateError, match="between two batches"):

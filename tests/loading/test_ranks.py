@@ -11,6 +11,9 @@ import pytest
 
 from outofcore.loading.loader import loader
 from outofcore.order.balanced import Balanced
+from outofcore.order.mixture import Mixture
+from outofcore.order.plain import InOrder, Shuffle
+from outofcore.order.weighted import Weighted
 from tests.loading.conftest import ROWS, MakeStore, flat, identities, open_once, together
 
 ENTRIES = Balanced(
@@ -24,23 +27,23 @@ ENTRIES = Balanced(
 )
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "blocks": {},
-    "24 lanes": {"lanes": 24},
-    "store order": {"shuffle": False},
-    "full": {"shuffle": "full"},
+    "24 lanes": {"shuffle": Shuffle(pool_blocks=8, lanes=24)},
+    "store order": {"shuffle": InOrder(pool_blocks=8)},
+    "full": {"shuffle": Shuffle(full=True)},
     "windows": {"window": {"length": 33, "stride": 4, "mode": "never"}},
     "packs": {"window": {"length": 33, "stride": 32, "mode": "best_fit"}},
-    "weighted": {"weighted": {"column": "half", "samples": 2500}},
-    "balanced": {"balanced": ENTRIES},
-    "mixture": {"weights": {"a": 0.7, "b": 0.3}},
-    "mixture of 32 lanes": {"weights": {"a": 0.7, "b": 0.3}, "lanes": 32},
+    "weighted": {"shuffle": Weighted("half", 2500, pool_blocks=8)},
+    "balanced": {"shuffle": ENTRIES},
+    "mixture": {"shuffle": Mixture({"a": 0.7, "b": 0.3}, pool_blocks=8)},
+    "mixture of 32 lanes": {"shuffle": Mixture({"a": 0.7, "b": 0.3}, pool_blocks=8, lanes=32)},
 }
 
 
 def opened(make_store: MakeStore, options: dict[str, Any], **others: Any) -> Any:
     store: Any = open_once(make_store())
-    if "weights" in options:
+    if isinstance(options.get("shuffle"), Mixture):
         store = {"a": store, "b": open_once(make_store([500, 400], first=50_000))}
-    sizes = {"batch_size": 105, "memory": "8MiB", "pool_blocks": 8, "fields": ("id",)}
+    sizes = {"batch_size": 105, "memory": "8MiB", "shuffle": Shuffle(pool_blocks=8), "tensors": ("id",)}
     return loader(store, **{**sizes, **options, **others})
 
 
@@ -87,9 +90,9 @@ def test_each_chunk_is_read_as_often_as_the_loader_says(
         caplog.clear()
         with caplog.at_level(logging.INFO, "outofcore"):
             for rank in range(world):
-                options = {"residency": "streamed", "batch_size": 128, "pool_blocks": 128, "block_rows": 64}
-                ranks = {"rank": rank, "world_size": world, "lanes": lanes}
-                batches = loader(store, memory="8MiB", fields=("id",), **options, **ranks)  # type: ignore[arg-type]
+                options: dict[str, Any] = {"residency": "streamed", "batch_size": 128, "tensors": ("id",)}
+                options |= {"shuffle": Shuffle(pool_blocks=128, block_rows=64, lanes=lanes)}
+                batches = loader(store, memory="8MiB", rank=rank, world_size=world, **options)
                 counts(batches)
                 read[world, lanes] = read.get((world, lanes), 0) + batches.stats.bytes_read
                 batches.close()
@@ -102,9 +105,11 @@ def test_each_chunk_is_read_as_often_as_the_loader_says(
 
 
 def test_lanes_are_part_of_the_order_and_of_the_state(make_store: MakeStore) -> None:
-    orders = {lanes: identities(opened(make_store, {"lanes": lanes})) for lanes in (8, 16, 24)}
+    orders = {
+        lanes: identities(opened(make_store, {"shuffle": Shuffle(pool_blocks=8, lanes=lanes)})) for lanes in (8, 16, 24)
+    }
     assert all(one != other for one, other in pairwise(orders.values()))
-    state = opened(make_store, {"lanes": 24}).state_dict()
+    state = opened(make_store, {"shuffle": Shuffle(pool_blocks=8, lanes=24)}).state_dict()
     with pytest.raises(Exception, match=r"another layout: expected .*'lanes': 16.* the state has .*'lanes': 24"):
         opened(make_store, {}).load_state_dict(state)
 

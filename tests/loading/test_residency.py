@@ -10,6 +10,7 @@ import pytest
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from tests.few_files import with_few_files
 from tests.loading.conftest import write_store
 
@@ -22,7 +23,16 @@ def store(tmp_path: Path) -> Path:
 
 
 def mapped(store: Path) -> Loader:
-    return loader(store, "train", 50, fields=("id",), residency="mapped", memory="64MiB", threads=1, pool_blocks=4)
+    return loader(
+        store,
+        "train",
+        50,
+        tensors=("id",),
+        residency="mapped",
+        memory="64MiB",
+        threads=1,
+        shuffle=Shuffle(pool_blocks=4),
+    )
 
 
 def change(path: Path, place: int) -> None:
@@ -48,7 +58,7 @@ def test_a_byte_that_changes_after_an_epoch_is_noticed_by_the_next(store: Path) 
 def test_bytes_read_are_those_of_all_chunks_once_where_rows_stay(store: Path) -> None:
     stored = sum(path.stat().st_size for path in (store / "train" / "id").glob("c.*"))
     for residency in ("ram",):
-        batches = loader(store, "train", 50, fields=("id",), residency=residency, memory="64MiB", shuffle=False)
+        batches = loader(store, "train", 50, tensors=("id",), residency=residency, memory="64MiB", shuffle=False)
         list(batches)
         read = batches.stats.bytes_read
         assert 1000 * 8 <= read <= stored, residency

@@ -17,6 +17,8 @@ from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.loading.sequences import SequenceColumns
+from outofcore.order.plain import Shuffle
+from outofcore.order.weighted import Weighted
 from outofcore.store.reader import open_store
 from tests.loading.conftest import WINDOWS, MakeStore, write_store
 
@@ -40,7 +42,14 @@ def expected(path: Path, rows: npt.NDArray[np.int64]) -> dict[str, list[Any]]:
 def test_each_sample_comes_with_the_columns_of_its_sequence(make_store: MakeStore, window: str, residency: Any) -> None:
     path = make_store(codec="none")
     batches = loader(
-        path, "train", 50, fields=("id",), columns=ASKED, window=WINDOWS[window], residency=residency, pool_blocks=4
+        path,
+        "train",
+        50,
+        tensors=("id",),
+        columns=ASKED,
+        window=WINDOWS[window],
+        residency=residency,
+        shuffle=Shuffle(pool_blocks=4),
     )
     samples = 0
     for batch in batches:
@@ -69,7 +78,7 @@ def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, 
     known |= dict(zip(range(10_000, 10_337), np.repeat(labels[1], lengths[1]).tolist(), strict=True))
     shared: dict[str, Any] = {"window": WINDOWS[window], "columns": ("sequence",)}
     batches = [
-        *loader(paths, "train", 50, tensors=Labelled(), residency="streamed", pool_blocks=4, **shared),
+        *loader(paths, "train", 50, tensors=Labelled(), residency="streamed", shuffle=Shuffle(pool_blocks=4), **shared),
         *loader(paths, "train", 50, tensors=Labelled(), residency="ram", **shared),
         ZarrDataset(paths, tensors=Labelled(), **shared)[::17],
     ]
@@ -79,16 +88,18 @@ def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, 
 
 
 def test_the_order_is_that_without_columns(make_store: MakeStore) -> None:
-    plain = [batch["id"].tolist() for batch in loader(make_store(), "train", 64, fields=("id",))]
-    assert [batch["id"].tolist() for batch in loader(make_store(), "train", 64, fields=("id",), columns=ASKED)] == plain
+    plain = [batch["id"].tolist() for batch in loader(make_store(), "train", 64, tensors=("id",))]
+    assert [
+        batch["id"].tolist() for batch in loader(make_store(), "train", 64, tensors=("id",), columns=ASKED)
+    ] == plain
 
 
 def test_ranks_padding_and_drawn_samples(make_store: MakeStore) -> None:
     path = make_store()
-    options: dict[str, Any] = {"fields": ("id",), "columns": ASKED}
+    options: dict[str, Any] = {"tensors": ("id",), "columns": ASKED}
     for own in (
         [loader(path, "train", 64, rank=rank, world_size=4, last="pad", **options) for rank in range(4)],
-        [loader(path, "train", 64, weighted={"column": "length"}, **options)],
+        [loader(path, "train", 64, shuffle=Weighted(column="length"), **options)],
     ):
         for batch in (batch for each in own for batch in each):
             assert {name: batch[name].tolist() for name in ASKED} == expected(path, batch["id"].numpy())
@@ -96,25 +107,25 @@ def test_ranks_padding_and_drawn_samples(make_store: MakeStore) -> None:
 
 def test_parts_have_columns_of_their_own(make_store: MakeStore) -> None:
     path = make_store([300, 64], parts=("monday", "tuesday"))
-    for batch in loader(path, "train", 32, part=("monday", "tuesday"), fields=("id",), columns=("sequence",)):
+    for batch in loader(path, "train", 32, part=("monday", "tuesday"), tensors=("id",), columns=("sequence",)):
         assert batch["sequence"].tolist() == [int(row >= 300) for row in batch["id"]]
 
 
 def test_a_column_named_part_would_hide_the_part(make_store: MakeStore) -> None:
     path = make_store([300, 64], parts=("monday", "tuesday"))
     with pytest.raises(ParamsError, match="columns: 'part' is the place"):
-        loader(path, fields=("id",), columns=("part",))
+        loader(path, tensors=("id",), columns=("part",))
 
 
 def test_a_dataset_has_them_too(make_store: MakeStore) -> None:
     path = make_store()
     rows = [2999, 0, 300, 301, 5]
     for window, row in (("rows", "id"), ("reach", "id")):
-        dataset = ZarrDataset(path, fields=("id",), columns=ASKED, window=WINDOWS[window])
+        dataset = ZarrDataset(path, tensors=("id",), columns=ASKED, window=WINDOWS[window])
         for each in (dataset, pickle.loads(pickle.dumps(dataset))):
             batch = each[rows]
             assert {name: batch[name].tolist() for name in ASKED} == expected(path, np.array(rows)), row
-    single = ZarrDataset(path, fields=("id",), columns=ASKED)[300]
+    single = ZarrDataset(path, tensors=("id",), columns=ASKED)[300]
     assert {name: [single[name].item()] for name in ASKED} == expected(path, np.array([300]))
 
 
@@ -146,7 +157,7 @@ def test_what_cannot_be_is_refused(make_store: MakeStore) -> None:
     ):
         for make in (loader, ZarrDataset):
             with pytest.raises(error, match=re.escape(message)):
-                make(path, "train", fields=("id",), columns=columns)  # type: ignore[operator]
+                make(path, "train", tensors=("id",), columns=columns)  # type: ignore[operator]
 
 
 def test_a_name_that_the_tensors_use_is_refused(make_store: MakeStore) -> None:
@@ -168,7 +179,7 @@ def test_the_budget_counts_them(make_store: MakeStore) -> None:
     least = []
     for columns in ((), ("sequence",), ("sequence", "label")):
         with pytest.raises(BudgetError) as refused:
-            loader(path, "train", 16, fields=("id",), columns=columns, memory="1KB", threads=1)
+            loader(path, "train", 16, tensors=("id",), columns=columns, memory="1KB", threads=1)
         named = re.search(r"least that works is ([\d.]+) (\w+)", str(refused.value))
         assert named
         least.append(float(named[1]) * {"kB": 1e3, "MB": 1e6}[named[2]])
@@ -181,6 +192,8 @@ def test_nothing_is_read_that_the_budget_does_not_hold(make_store: MakeStore, mo
     path = make_store([3] * 20_000)
     monkeypatch.setattr(SequenceColumns, "read", lambda _: pytest.fail("read before the budget was checked"))
     with pytest.raises(BudgetError, match="a memory budget of 300 kB is too small"):
-        loader(path, "train", 16, fields=("id",), columns=ASKED, memory="300KB", threads=1, pool_blocks=1)
+        loader(
+            path, "train", 16, tensors=("id",), columns=ASKED, memory="300KB", threads=1, shuffle=Shuffle(pool_blocks=1)
+        )
     with pytest.raises(BudgetError, match="does not hold the 1 chunks of one sample; the least that works is"):
-        ZarrDataset(path, fields=("id",), columns=ASKED, memory="300KB")
+        ZarrDataset(path, tensors=("id",), columns=ASKED, memory="300KB")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.origins import Origin
 from outofcore.order.balanced import Balanced
+from outofcore.order.mixture import Mixture
+from outofcore.order.plain import Shuffle
+from outofcore.order.weighted import Weighted
 from tests.loading.conftest import WINDOWS, MakeStore, opened_once
 
 LENGTHS = [[300, 1, 64, 700, 35, 0, 400], [90, 500, 12], [64, 64, 1, 600]]
@@ -26,22 +30,22 @@ BALANCED = Balanced(ENTRIES % 8, ENTRIES * 30, np.full(40, 15), np.full(40, 2), 
 PACKED = {"length": 40, "stride": 39, "mode": "best_fit"}
 ONE = {"stores": 1}
 DAYS = {"stores": 1, "parts": ("monday", "tuesday")}
-MIXED = {"weights": {"a": 0.5, "b": 0.3, "c": 0.2}}
+MIXED = {"shuffle": Mixture({"a": 0.5, "b": 0.3, "c": 0.2}, pool_blocks=4)}
 CASES: dict[str, dict[str, Any]] = {
     "rows": {},
     "one store": {**ONE, "last": "drop"},
-    "full": {"shuffle": "full"},
+    "full": {"shuffle": Shuffle(full=True)},
     "order of the store": {"shuffle": False, "last": "pad"},
     "where": {"where": "label >= 3"},
-    "weighted": {"weighted": {"column": "half", "samples": 900}},
-    "weighted by sequence": {"weighted": {"column": "label"}, "last": "pad"},
-    "balanced": {**ONE, "balanced": BALANCED},
-    "parts in turn": {**DAYS, "turns": "turn"},
+    "weighted": {"shuffle": Weighted("half", 900, pool_blocks=4)},
+    "weighted by sequence": {"shuffle": Weighted("label", pool_blocks=4), "last": "pad"},
+    "balanced": {"shuffle": BALANCED},
+    "parts in turn": {**DAYS, "shuffle": Shuffle(pool_blocks=4, turns="turn")},
     "parts by size": {**DAYS, "last": "pad"},
-    "mixture": {**MIXED, "stop": "all"},
-    "mixture of windows": {**MIXED, "window": WINDOWS["pack"], "phase": True},
-    "pack": {"window": WINDOWS["pack"], "phase": True},
-    "never": {"window": WINDOWS["never"], "phase": True},
+    "mixture": {**MIXED},
+    "mixture of windows": {**MIXED, "window": replace(WINDOWS["pack"], phase=True)},
+    "pack": {"window": replace(WINDOWS["pack"], phase=True)},
+    "never": {"window": replace(WINDOWS["never"], phase=True)},
     "reach": {"window": WINDOWS["reach"], "where": "label < 8", "last": "pad"},
     "packs": {"window": PACKED},
     "packs where": {"window": PACKED, "where": "label >= 3"},
@@ -57,8 +61,8 @@ def stores_of(make_store: MakeStore, case: dict[str, Any]) -> list[Path]:
 def opened(make_store: MakeStore, case: dict[str, Any], **options: Any) -> Loader:
     stores: Any = stores_of(make_store, case)
     own = {name: value for name, value in case.items() if name not in ("stores", "parts")}
-    common = {"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 4, "fields": ("id",)}
-    named = dict(zip("abc", stores, strict=True)) if "weights" in case else stores
+    common = {"batch_size": 48, "seed": 5, "memory": "8MiB", "shuffle": Shuffle(pool_blocks=4), "tensors": ("id",)}
+    named = dict(zip("abc", stores, strict=True)) if isinstance(case.get("shuffle"), Mixture) else stores
     return loader(opened_once(named), **{**common, **own, **options})
 
 
@@ -223,7 +227,7 @@ def test_a_step_has_the_same_number_on_any_ranks(make_store: MakeStore, case: st
 def test_a_trace_does_not_read_the_table_of_all_sequences(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches = loader(make_store([7, 0] * 6000), "train", 48, seed=1, fields=("id",), memory="8MiB")
+    batches = loader(make_store([7, 0] * 6000), "train", 48, seed=1, tensors=("id",), memory="8MiB")
     first = next(iter(batches))["id"].tolist()
     monkeypatch.setattr(type(batches.readers[0].split.stores[0]), "extents", None)
     origins = batches.trace(0, 1)

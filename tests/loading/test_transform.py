@@ -13,6 +13,7 @@ import torch
 
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from tests.loading.conftest import MakeStore
 
 Batch = dict[str, torch.Tensor]
@@ -32,7 +33,7 @@ def in_place(batch: Batch) -> Batch:
 @pytest.mark.parametrize("function", [centred, in_place])
 @pytest.mark.parametrize("residency", ["ram", "streamed"])
 def test_each_batch_is_what_the_function_returns(make_store: MakeStore, function: Any, residency: Any) -> None:
-    options: dict[str, Any] = {"fields": ("id", "half"), "columns": ("label",), "seed": 3, "residency": residency}
+    options: dict[str, Any] = {"tensors": ("id", "half"), "columns": ("label",), "seed": 3, "residency": residency}
     mapped = loader(make_store(), "train", 100, map=function, **options)
     plain = loader(make_store(), "train", 100, **options)
     state = None
@@ -54,7 +55,8 @@ def test_it_is_called_in_the_loaders_threads_with_the_samples_of_the_rank(make_s
         return batch
 
     got = [
-        len(batch["id"]) for batch in loader(make_store(), "train", 100, fields=("id",), map=note, rank=0, world_size=4)
+        len(batch["id"])
+        for batch in loader(make_store(), "train", 100, tensors=("id",), map=note, rank=0, world_size=4)
     ]
     assert seen[:2] == [(True, 2)] * 2  # the check
     assert sorted(seen[2:]) == sorted((False, count) for count in got)
@@ -62,7 +64,7 @@ def test_it_is_called_in_the_loaders_threads_with_the_samples_of_the_rank(make_s
 
 def test_parts_have_their_place(make_store: MakeStore) -> None:
     path = make_store([300, 64], parts=("monday", "tuesday"))
-    for batch in loader(path, "train", 32, fields=("id",), map=lambda batch: {"p": batch["part"] * 2}):
+    for batch in loader(path, "train", 32, tensors=("id",), map=lambda batch: {"p": batch["part"] * 2}):
         assert set(batch["p"].tolist()) in ({0}, {2})
 
 
@@ -70,7 +72,7 @@ def test_the_budget_counts_its_result(make_store: MakeStore) -> None:
     def wide(batch: Batch) -> Batch:
         return {"x": torch.zeros(len(batch["id"]), 1 << 14)}
 
-    options: dict[str, Any] = {"fields": ("id",), "memory": "4MiB", "pool_blocks": 4}
+    options: dict[str, Any] = {"tensors": ("id",), "memory": "4MiB", "shuffle": Shuffle(pool_blocks=4)}
     assert len(loader(make_store(), "train", 64, map=in_id, **options)) == 47
     with pytest.raises(BudgetError, match="batches in flight"):
         loader(make_store(), "train", 64, map=wide, **options)
@@ -103,7 +105,7 @@ def failing(_: Batch) -> Batch:
 )
 def test_what_is_refused_before_the_first_batch(make_store: MakeStore, function: Any, named: str) -> None:
     with pytest.raises(ParamsError, match=named) as error:
-        loader(make_store(), "train", 64, fields=("id",), map=function)
+        loader(make_store(), "train", 64, tensors=("id",), map=function)
     assert "\n" not in str(error.value)
 
 
@@ -112,7 +114,7 @@ def test_a_later_batch_of_another_shape_ends_the_epoch(make_store: MakeStore) ->
         make_store(),
         "train",
         64,
-        fields=("id",),
+        tensors=("id",),
         map=lambda batch: {"x": batch["id"][:, None].expand(-1, len(batch["id"]))},
     )
     with pytest.raises(ParamsError, match=re.escape("returned 'x' of (torch.int64, (64,)), and (torch.int64, (2,))")):
@@ -120,10 +122,10 @@ def test_a_later_batch_of_another_shape_ends_the_epoch(make_store: MakeStore) ->
 
 
 def test_an_empty_selection_never_calls_it(make_store: MakeStore) -> None:
-    assert list(loader(make_store(), "train", 64, fields=("id",), where="length < 0", map=failing)) == []
+    assert list(loader(make_store(), "train", 64, tensors=("id",), where="length < 0", map=failing)) == []
 
 
 def test_nan_is_equal_to_itself(make_store: MakeStore) -> None:
     path: Path = make_store()
-    batch = next(iter(loader(path, "train", 64, fields=("id",), map=lambda batch: {"x": batch["id"] * torch.nan})))
+    batch = next(iter(loader(path, "train", 64, tensors=("id",), map=lambda batch: {"x": batch["id"] * torch.nan})))
     assert batch["x"].isnan().all()

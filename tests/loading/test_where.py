@@ -19,7 +19,10 @@ from outofcore.errors import BudgetError, ParamsError, StateError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.order.plain import PlainSampler
+from outofcore.order.balanced import Balanced
+from outofcore.order.mixture import Mixture
+from outofcore.order.plain import PlainSampler, Shuffle
+from outofcore.order.weighted import Weighted
 from outofcore.order.windows import Windows, touched
 from tests.loading.conftest import (
     WINDOWS,
@@ -27,6 +30,7 @@ from tests.loading.conftest import (
     by_last_row,
     flat,
     identities,
+    moving,
     open_once,
     opened_once,
     stopped_anywhere,
@@ -69,8 +73,8 @@ def opened(stores: Any, **options: Any) -> Loader:
             "batch_size": 48,
             "seed": 5,
             "memory": "8MiB",
-            "pool_blocks": 4,
-            "fields": ("id",),
+            "shuffle": Shuffle(pool_blocks=4),
+            "tensors": ("id",),
             "where": SOME,
             **options,
         },
@@ -154,7 +158,7 @@ def test_any_expression_selects_what_a_loop_in_python_does(
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.parametrize("shuffle", [True, "full", False])
+@pytest.mark.parametrize("shuffle", [True, Shuffle(full=True), False], ids=["blocks", "full", "in order"])
 @pytest.mark.parametrize("several", [False, True])
 def test_each_selected_sample_once_wherever_rows_are(
     months: list[Path], kind: str, shuffle: Any, several: bool
@@ -162,7 +166,7 @@ def test_each_selected_sample_once_wherever_rows_are(
     orders, paths = set(), months if several else months[:1]
     selected = np.array(expected(paths, kind))
     for residency in ("ram", "mapped", "streamed", "hybrid"):
-        if shuffle == "full" and residency in ("streamed", "hybrid"):
+        if shuffle == Shuffle(full=True) and residency in ("streamed", "hybrid"):
             continue
         batches = opened(paths, window=WINDOWS[kind], shuffle=shuffle, residency=residency)
         epochs = [windows_read(batches) for _ in range(2)]
@@ -171,7 +175,7 @@ def test_each_selected_sample_once_wherever_rows_are(
     assert len(orders) == 1
     if shuffle is False:
         assert np.array_equal(epochs[0], selected)
-    assert len(windows_read(opened(paths, window=WINDOWS[kind], phase=True))) if kind != "never" else True
+    assert len(windows_read(opened(paths, window=moving(WINDOWS[kind])))) if kind != "never" else True
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
@@ -185,13 +189,13 @@ def test_ranks_and_resuming_do_not_change_the_batches(months: list[Path], kind: 
 
 def test_columns_weights_and_the_dataset_are_of_the_selected(months: list[Path]) -> None:
     rows = [each[0] for each in expected(months, "rows")]
-    dataset = ZarrDataset(months, fields=("id",), columns=("length",), where=SOME)
+    dataset = ZarrDataset(months, tensors=("id",), columns=("length",), where=SOME)
     for each in (dataset, pickle.loads(pickle.dumps(dataset))):
         batch = each[:]
         assert batch["id"].tolist() == rows
         assert set(batch["length"].tolist()) == {64, 90, 200, 400, 700}
     for column in ("half", "length"):
-        batches = opened(months, weighted={"column": column, "samples": 3000}, columns=("length",))
+        batches = opened(months, shuffle=Weighted(column=column, samples=3000), columns=("length",))
         for batch in batches:
             assert set(batch["id"].tolist()) <= set(rows)
             assert set(batch["length"].tolist()) <= {64, 90, 200, 400, 700}
@@ -204,7 +208,9 @@ def test_a_mixture_is_of_the_selected_of_each_source(months: list[Path]) -> None
         1: {each[0] for each in expected([months[1], months[3]], "rows", [FIRST[1], FIRST[3]])},
     }
     for kind in WINDOWS:
-        batches = opened(sources, weights={"a": 0.5, "b": 0.5}, stop="all", window=WINDOWS[kind], residency="streamed")
+        batches = opened(
+            sources, shuffle=Mixture({"a": 0.5, "b": 0.5}, stop="all"), window=WINDOWS[kind], residency="streamed"
+        )
         seen: dict[int, set[int]] = {0: set(), 1: set()}
         for batch in batches:
             last = batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist()
@@ -214,7 +220,7 @@ def test_a_mixture_is_of_the_selected_of_each_source(months: list[Path]) -> None
             assert seen == own
         assert all(seen[source] <= own[source] for source in own), kind
     with pytest.raises(ParamsError, match="a: expected 16 samples or more, got 0"):
-        opened(sources, weights={"a": 1, "b": 1}, where="label<0")
+        opened(sources, shuffle=Mixture({"a": 1, "b": 1}), where="label<0")
 
 
 def test_balanced_entries_with_other_rows_are_left_out(months: list[Path]) -> None:
@@ -227,7 +233,7 @@ def test_balanced_entries_with_other_rows_are_left_out(months: list[Path]) -> No
         "step": np.ones(len(long), np.int64),
     }
     for window in (None, WINDOWS["reach"]):
-        batches = opened(months, balanced={**entries, "groups": 2, "entries": 2, "rows": 4}, window=window)
+        batches = opened(months, shuffle=Balanced(**entries, groups=2, entries=2, rows=4), window=window)
         seen = set(identities(batches)) | set(identities(batches))
         rows = {each[0] for each in expected(months, "rows")}
         assert seen <= rows
@@ -235,12 +241,12 @@ def test_balanced_entries_with_other_rows_are_left_out(months: list[Path]) -> No
             each["row"] for each in long if seen & set(range(each["row"], each["row"] + each["length"]))
         }
     with pytest.raises(ParamsError, match="expected at least 2 groups to draw from, got 0"):
-        opened(months, balanced={**entries, "groups": 2, "entries": 2, "rows": 4}, where="length < 0")
+        opened(months, shuffle=Balanced(**entries, groups=2, entries=2, rows=4), where="length < 0")
 
 
 def test_parts_are_selected_each_by_its_own_columns(make_store: MakeStore) -> None:
     path = make_store([300, 64, 30], parts=("monday", "tuesday"))
-    batches = loader(path, "train", 32, part=("monday", "tuesday"), fields=("id",), where="length < 100")
+    batches = loader(path, "train", 32, part=("monday", "tuesday"), tensors=("id",), where="length < 100")
     assert sorted(flat(batch["id"].tolist() for batch in batches)) == sorted([*range(300, 394)] * 2)
     assert batches.state_dict()["layout"]["monday"]["where"] == "length < 100"
 
@@ -254,10 +260,9 @@ def test_the_state_names_the_expression(months: list[Path]) -> None:
 
 
 def test_notes_say_what_is_selected_and_decoded(months: list[Path], caplog: pytest.LogCaptureFixture) -> None:
-    notes = opened(months[0], where="length > 250", label="label", pool_blocks=8).notes
+    notes = opened(months[0], where="length > 250", shuffle=Shuffle(pool_blocks=8)).notes
     line = "train: 2 of 9 sequences are those where length > 250; an epoch decodes 1.1 rows for each sample"
     assert line in "\n".join(notes)
-    assert "labels in memory are 0% off" in "\n".join(notes)
     with caplog.at_level(logging.WARNING):
         assert list(opened(months, where="length > 9999")) == []
     assert "no samples, so no batches: no sequence of train is one where length > 9999" in caplog.text
@@ -265,16 +270,16 @@ def test_notes_say_what_is_selected_and_decoded(months: list[Path], caplog: pyte
 
 def test_only_chunks_of_selected_rows_are_read_and_held(make_store: MakeStore) -> None:
     path = make_store([64] * 1000)
-    need = opened(path, where="start < 640", residency="ram", memory="2MiB", fields=None)
+    need = opened(path, where="start < 640", residency="ram", memory="2MiB", tensors=None)
     assert len(identities(need)) == 640
-    everything = opened(path, where=None, residency="ram", memory="64MiB", fields=None)
+    everything = opened(path, where=None, residency="ram", memory="64MiB", tensors=None)
     identities(everything)
     assert 15 * need.stats.bytes_read < everything.stats.bytes_read
     read = need.stats.bytes_read
     identities(need)
     assert need.stats.bytes_read == read
     with pytest.raises(BudgetError):
-        opened(path, where=None, residency="ram", memory="2MiB", fields=None)
+        opened(path, where=None, residency="ram", memory="2MiB", tensors=None)
 
 
 @settings(deadline=None, max_examples=80)

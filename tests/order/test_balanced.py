@@ -32,8 +32,8 @@ def entries(**changes: Any) -> dict[str, Any]:
 
 
 def open_balanced(store: Any, balanced: dict[str, Any] | None = None, **options: Any) -> Loader:
-    options = {"memory": "8MiB", "fields": ("id",), **options}
-    return loader(store, balanced=balanced or entries(), **options)
+    options = {"memory": "8MiB", "tensors": ("id",), **options}
+    return loader(store, shuffle=Balanced(**balanced or entries()), **options)
 
 
 def owners(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

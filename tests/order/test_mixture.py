@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.order.mixture import PLACES, MixtureSampler, weigh
+from outofcore.order.mixture import PLACES, Mixture, MixtureSampler, weigh
 from outofcore.order.windows import Windows, touched
 from outofcore.settings.sizes import parse_bytes
 from tests.loading.conftest import (
@@ -51,9 +51,10 @@ def sources(make_store: MakeStore) -> dict[str, list[Path]]:
     return made
 
 
-def opened(sources: Any, weights: Any = None, **options: Any) -> Loader:
-    defaults = {"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 8, "fields": ("id",)}
-    return loader(opened_once(sources), weights=weights or WEIGHTS, **{**defaults, **options})
+def opened(sources: Any, weights: Any = None, stop: Any = "first", pool_blocks: int = 8, **options: Any) -> Loader:
+    mixture = Mixture(weights or WEIGHTS, stop, pool_blocks=pool_blocks)
+    defaults: dict[str, Any] = {"batch_size": 48, "seed": 5, "memory": "8MiB", "tensors": ("id",)}
+    return loader(opened_once(sources), shuffle=mixture, **{**defaults, **options})
 
 
 def drawn(batches: Loader) -> np.ndarray[Any, Any]:
@@ -132,7 +133,7 @@ def test_each_source_once_or_evenly_again(sources: dict[str, list[Path]], stop: 
 def test_one_order_wherever_rows_are(sources: dict[str, list[Path]], kind: str) -> None:
     orders = set()
     for residency, threads in (("ram", 1), ("mapped", 2), ("streamed", 3), ("hybrid", 2)):
-        batches = opened(sources, window=WINDOWS[kind], residency=residency, threads=threads, fields=("id", "picture"))
+        batches = opened(sources, window=WINDOWS[kind], residency=residency, threads=threads, tensors=("id", "picture"))
         got = []
         for batch in batches:
             assert (rows_of(batch["id"].numpy())["picture"] == batch["picture"].numpy()).all()
@@ -303,9 +304,6 @@ def test_a_budget_that_is_too_small_names_one_that_works_and_a_pool(make_store: 
         ({**WEIGHTS, "club": "much"}, {}, "weights['club']: expected a number above 0"),
         ([1, 2, 3], {}, "weights: expected a weight for each source"),
         (WEIGHTS, {"stop": "last"}, "stop: expected one of first, all"),
-        (WEIGHTS, {"shuffle": False}, "shuffle: expected True"),
-        (WEIGHTS, {"shuffle": "full"}, "shuffle: expected True"),
-        (WEIGHTS, {"weighted": {"column": "half"}}, "weighted: expected nothing, where sources are mixed"),
         (WEIGHTS, {"columns": ("source",)}, "columns: expected no 'source'"),
     ],
 )
@@ -322,7 +320,7 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
     a = make_store([1900])
     for other, error, named in (
         (make_store([0]), ParamsError, "b: expected samples, got none"),
-        ([], ParamsError, "store: expected at least one store"),
+        ([], ParamsError, "data: expected at least one store"),
         (a, StoreError, "hold the same rows"),
         (make_store([500], chunk_rows=32), StoreError, "differ in rows per chunk of train (64 and 32)"),
         (make_store([500], parts=("x", "y")), StoreError, "differ in parts"),
@@ -333,10 +331,10 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
     with pytest.raises(ParamsError, match="part: expected one part, where sources are mixed"):
         opened(dict(zip("ab", parts, strict=True)), equal)
     assert len(drawn(opened(dict(zip("ab", parts, strict=True)), equal, part="y"))) > 900
-    for options in ({"weights": equal}, {"stop": "all"}):
-        with pytest.raises(ParamsError, match=r'weights and stop="all" are for a mixture: give the stores by name'):
-            loader(a, **options)  # type: ignore[arg-type]
-    with pytest.raises(ParamsError, match="store: expected at least one source"):
+    for data, shuffle in ((a, Mixture(equal)), ({"a": a}, True)):
+        with pytest.raises(ParamsError, match=r"data: expected stores by name, .* with shuffle=Mixture"):
+            loader(data, shuffle=shuffle)
+    with pytest.raises(ParamsError, match="data: expected at least one source"):
         opened({})
     alone = drawn(opened({"only": a}, {"only": 3})).tolist()
     assert len(set(alone)) == len(alone) == 1900

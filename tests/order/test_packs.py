@@ -18,8 +18,10 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.mixture import Mixture
 from outofcore.order.packs import STRETCH
-from outofcore.order.plain import PlainSampler
+from outofcore.order.plain import PlainSampler, Shuffle
+from outofcore.order.weighted import Weighted
 from outofcore.order.windows import Window, Windows
 from tests.loading.conftest import MakeStore, opened_once, stopped_anywhere
 
@@ -112,7 +114,13 @@ def test_no_pool_touches_more_chunks_than_are_said(
 
 
 def opened(stores: Any, length: int = 33, **options: Any) -> Loader:
-    shared = {"batch_size": 24, "seed": 5, "memory": "8MiB", "pool_blocks": 4, "fields": ("id", "sparse")}
+    shared = {
+        "batch_size": 24,
+        "seed": 5,
+        "memory": "8MiB",
+        "shuffle": Shuffle(pool_blocks=4),
+        "tensors": ("id", "sparse"),
+    }
     return loader(opened_once(stores), **{**shared, "window": best_fit(length), **options})
 
 
@@ -199,13 +207,13 @@ def test_only_selected_sequences(months: list[Path]) -> None:
 
 def test_a_mixture_draws_windows_of_each_source(months: list[Path]) -> None:
     sources = {"a": months[0], "b": months[3]}
-    with opened(sources, 17, weights={"a": 0.5, "b": 0.5}, stop="all", residency="streamed") as batches:
+    with opened(sources, 17, shuffle=Mixture({"a": 0.5, "b": 0.5}, stop="all"), residency="streamed") as batches:
         got = {tuple(sample) for sample in read(batches)}
     assert got == {tuple(sample) for number in (0, 3) for sample in packed(LENGTHS[number], 17, FIRST[number])}
 
 
 def test_a_dataset_has_the_windows_by_number(months: list[Path]) -> None:
-    dataset = ZarrDataset(months, fields=("id",), columns=("sequence",), window=best_fit(33), memory="40kB")
+    dataset = ZarrDataset(months, tensors=("id",), columns=("sequence",), window=best_fit(33), memory="40kB")
     expected = of_months(33)
     places = np.random.default_rng(0).permutation(len(expected))
     batch = dataset[places]
@@ -244,6 +252,6 @@ def test_what_does_not_go_together_is_refused(months: list[Path]) -> None:
     with pytest.raises(ParamsError, match="stride must be length - 1, got 33 and a length of 33"):
         opened(months, window={"length": 33, "stride": 33, "mode": "best_fit"})
     with pytest.raises(ParamsError, match="windows of consecutive rows"):
-        opened(months, weighted={"column": "half"}, fields=("id", "half"))
+        opened(months, shuffle=Weighted(column="half"), tensors=("id", "half"))
     with pytest.raises(BudgetError, match=re.escape("does not hold the")):
-        ZarrDataset(months, fields=("id",), window=best_fit(33), memory=1000)
+        ZarrDataset(months, tensors=("id",), window=best_fit(33), memory=1000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.split import Rows
+from outofcore.loading.rows import Rows
 from outofcore.order.plain import PlainSampler
 from outofcore.order.windows import Window, Windows, touched
 from tests.loading.conftest import Unread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -12,9 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from outofcore.errors import BudgetError
-from outofcore.loading import loader as loading
-from outofcore.loading.split import Split
-from outofcore.order.sampling import Pool, Sampler
+from outofcore.loading.loader import loader
+from outofcore.order.sampling import Pool, Sampled, Sampler, Sampling
 from tests.loading.conftest import ROWS, MakeStore, flat, identities
 
 SIZE = 250  # samples per pool
@@ -23,7 +23,7 @@ SIZE = 250  # samples per pool
 class Bootstrap(Sampler):
     """Rows drawn with replacement."""
 
-    def __init__(self, split: Split, seed: int) -> None:
+    def __init__(self, split: Sampled, seed: int) -> None:
         self._rows, self._seed = split.windows.samples, seed
 
     @property
@@ -46,10 +46,12 @@ def drawn(seed: int, epoch: int, rows: int) -> npt.NDArray[np.int64]:
     return np.random.default_rng((seed, epoch)).integers(0, rows, rows)
 
 
-@pytest.fixture(autouse=True)
-def bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an argument of the loader would select."""
-    monkeypatch.setattr(loading, "_sampler", lambda split, seed, *_: Bootstrap(split, seed))
+@dataclass(frozen=True, kw_only=True)
+class Bootstrapped(Sampling):
+    """What a user passes to the loader."""
+
+    def sampler(self, split: Sampled, seed: int) -> Bootstrap:
+        return Bootstrap(split, seed)
 
 
 @pytest.mark.parametrize("residency", ["ram", "streamed", "hybrid"])
@@ -57,8 +59,15 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_samples_are_those_that_it_states(make_store: MakeStore, residency: Any, world: int) -> None:
     ranks = []
     for rank in range(world):
-        batches = loading.loader(
-            make_store(), batch_size=99, seed=5, fields=("id",), residency=residency, rank=rank, world_size=world
+        batches = loader(
+            make_store(),
+            batch_size=99,
+            seed=5,
+            shuffle=Bootstrapped(),
+            tensors=("id",),
+            residency=residency,
+            rank=rank,
+            world_size=world,
         )
         batches.set_epoch(2)
         received = flat(batch["id"].tolist() for batch in islice(batches, 7))
@@ -71,4 +80,4 @@ def test_samples_are_those_that_it_states(make_store: MakeStore, residency: Any,
 
 def test_a_budget_that_does_not_hold_the_split_is_refused(make_store: MakeStore) -> None:
     with pytest.raises(BudgetError, match="the least that works is"):
-        loading.loader(make_store(), batch_size=99, fields=("id",), memory="20KiB")
+        loader(make_store(), batch_size=99, shuffle=Bootstrapped(), tensors=("id",), memory="20KiB")

@@ -157,7 +157,7 @@ def test_the_loss_of_both_splits_is_in_one_picture(project: Path, tmp_path: Path
     losses = []
     for part, session in enumerate(store.parts):
         batches = outofcore.loader(
-            store, "val", 16, shuffle=False, phase=False, tensors=model.reading, part=session, memory="256MiB"
+            store, "val", 16, shuffle=False, tensors=model.reading, part=session, memory="256MiB"
         )
         for batch in batches:
             batch |= {"part": torch.full((len(next(iter(batch.values()))),), part)} if len(store.parts) > 1 else {}

@@ -291,7 +291,7 @@ def test_a_header_of_blosc_is_not_believed(make_store: MakeStore, decoded: int, 
     forge_shard(root, "train/move/c.0", 1, [_blosc(decoded, encoded)])
     for residency in ("streamed", "ram"):
         with pytest.raises(StoreError, match=r"train/move/c\.0, chunk 0 .* is damaged"):
-            list(loader(root, "train", 8, fields=("move",), residency=residency, memory="64MiB", threads=1))
+            list(loader(root, "train", 8, tensors=("move",), residency=residency, memory="64MiB", threads=1))
 
 
 @pytest.mark.parametrize("residency", ["mapped", "streamed"])
@@ -302,7 +302,7 @@ def test_a_chunk_of_another_length_is_refused(make_store: MakeStore, residency: 
     with pytest.raises(
         StoreError, match=r"index of shard train/move/c\.0 names chunks of other lengths than 132 bytes"
     ):
-        list(loader(root, "train", 8, fields=("move",), residency=residency, memory="64MiB", threads=1))
+        list(loader(root, "train", 8, tensors=("move",), residency=residency, memory="64MiB", threads=1))
 
 
 @pytest.mark.parametrize(

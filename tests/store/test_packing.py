@@ -44,7 +44,7 @@ def test_packed_numbers_are_read_as_what_they_stand_for(tmp_path: Path, dtype: s
     assert batch["t2m"].numpy().dtype == unpacked
     said = f"t2m is unpacked by its attributes to {np.dtype(unpacked)}, 1 of the first "
     assert [note for note in batches.notes if said in note]
-    (stored,) = loader(path, "train", 200, shuffle=False, packed=True)
+    (stored,) = loader(open_zarr(path, packed=True), "train", 200, shuffle=False)
     np.testing.assert_array_equal(stored["t2m"].numpy(), raw)
     assert open_zarr(path, packed=True).digest != open_zarr(path).digest
 

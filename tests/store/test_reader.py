@@ -22,7 +22,7 @@ from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.loading.mapped import Mapped
 from outofcore.loading.residency import ResidencyPlan
-from outofcore.loading.split import Rows
+from outofcore.loading.rows import Rows
 from outofcore.order.windows import Windows
 from outofcore.store.bulk import read_chunks
 from outofcore.store.codecs import ChunkCodec

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.store.connection import RETRIES, address_of, repeated, what_failed
 from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
@@ -80,7 +81,7 @@ def test_an_epoch_gives_the_same_batches_by_few_requests(local: Path, endpoint: 
     here, there = open_store(local), open_store(upload(local, endpoint, local.parent.name))
     opened = files_of(there).traffic
     before = opened.requests, opened.bytes
-    options = {"memory": "128MiB", "residency": "streamed", "pool_blocks": 8, "threads": 2}
+    options = {"memory": "128MiB", "residency": "streamed", "shuffle": Shuffle(pool_blocks=8), "threads": 2}
     near, far = loader(here, "train", 100, **options), loader(there, "train", 100, **options)
     for ours, theirs in zip(near, far, strict=True):
         assert ours.keys() == theirs.keys()
@@ -155,7 +156,9 @@ def test_a_store_that_takes_the_address_never_mixes_in(make_store: Callable[...,
     np.testing.assert_array_equal(move.read(0, 64), expected[:64])
     np.testing.assert_array_equal(copied.read(0, 64), expected[:64])
     pickled = pickle.dumps(store)
-    batches = iter(loader(store, "train", 64, residency="streamed", memory="64MiB", pool_blocks=1, threads=1))
+    batches = iter(
+        loader(store, "train", 64, residency="streamed", memory="64MiB", shuffle=Shuffle(pool_blocks=1), threads=1)
+    )
     assert set(next(batches)["move"].tolist()) <= set(expected.tolist())
     upload(new, endpoint, old.parent.name)
     with pytest.raises(StoreError, match="another store has taken the place of the one that was opened"):

@@ -29,6 +29,7 @@ from typer.testing import CliRunner
 from outofcore.cli import app
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
 from outofcore.loading.loader import loader
+from outofcore.order.plain import Shuffle
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store import remote_cache
 from outofcore.store.files import IN_MEMORY, Ranges, read_checked
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.xdist_group("object storage")
 
 GAMES = [[40, 300, 77] for _ in range(12)]
 LAYOUT = Layout(codec="none", chunk_rows=64, shard_rows=512)
-OPTIONS: dict[str, Any] = {"memory": "128MiB", "residency": "streamed", "pool_blocks": 8, "threads": 2}
+OPTIONS: dict[str, Any] = {"memory": "128MiB", "residency": "streamed", "shuffle": Shuffle(pool_blocks=8), "threads": 2}
 READER = """
 import sys
 import numpy as np

@@ -14,7 +14,7 @@ import pytest
 
 import outofcore
 from outofcore.errors import DamagedStore, ParamsError, StateError, StoreError
-from outofcore.store.token_files import CHUNK_ROWS, TokenArray, open_tokens
+from outofcore.store.token_files import CHUNK_ROWS, TokenArray, TokenFile, open_tokens
 from outofcore.store.unsealed import split_rows
 
 END = 50256
@@ -77,14 +77,21 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return WRITERS[request.param](tmp_path)
 
 
+def resting(tokens: TokenFile, **settings: Any) -> dict[str, Any]:
+    """Windows that begin at the same tokens in each epoch."""
+    makes = outofcore.reading(tokens, **settings)
+    return {"tensors": makes, "window": {**makes.window, "phase": False}}  # type: ignore[attr-defined]
+
+
 def test_windows_are_those_of_the_ids(path: Path) -> None:
     options: dict[str, Any] = {"dtype": "uint16", "end_of_document": END} if path.name == "train.bin" else {}
-    batches = outofcore.loader(path, seq_len=64, batch_size=32, shuffle=False, phase=False, **options)
+    tokens = open_tokens(path, **options)
+    batches = outofcore.loader(tokens, batch_size=32, shuffle=False, **resting(tokens, seq_len=64))
     got = [(batch["inputs"].numpy(), batch["targets"].numpy()) for batch in batches]
     count = (len(IDS) - 1) // 64 * 64
     assert (np.concatenate([inputs for inputs, _ in got]).ravel() == IDS[:count]).all()
     assert (np.concatenate([targets for _, targets in got]).ravel() == IDS[1 : count + 1]).all()
-    shuffled = outofcore.loader(path, seq_len=64, batch_size=32, phase=False, memory="2MiB", **options)
+    shuffled = outofcore.loader(tokens, batch_size=32, memory="2MiB", **resting(tokens, seq_len=64))
     rows = np.concatenate([batch["inputs"].numpy() for batch in shuffled])
     assert sorted(map(tuple, rows)) == sorted(map(tuple, IDS[:count].reshape(-1, 64)))
     assert not (rows == IDS[:count].reshape(-1, 64)).all()
@@ -94,8 +101,8 @@ def test_documents_are_those_of_the_index_or_of_the_id_that_ends_them(path: Path
     plain = path.suffix == ".npy" or path.name in ("train.bin", "c.bin", "llama3.bin", "lit.bin")
     tokens = open_tokens(path, "uint16" if path.name == "train.bin" else None, END if plain else None)
     assert tokens.extents("train")[1].tolist() == LENGTHS.tolist()
-    makes = outofcore.reading(tokens, seq_len=16, across_documents=False)
-    rows = np.concatenate([batch["inputs"].numpy() for batch in outofcore.loader(tokens, tensors=makes, phase=False)])
+    samples = resting(tokens, seq_len=16, across_documents=False)
+    rows = np.concatenate([batch["inputs"].numpy() for batch in outofcore.loader(tokens, **samples)])
     assert len(rows) == ((LENGTHS - 1) // 16).sum()
     assert END not in rows[:, :-1]
 
@@ -135,17 +142,18 @@ def test_an_end_that_begins_the_file_is_noted(tmp_path: Path) -> None:
 def test_splits_are_contiguous_and_resume(tmp_path: Path) -> None:
     ids = np.tile(IDS, 3)
     ids.tofile(tmp_path / "train.bin")
-    options: dict[str, Any] = {"dtype": "uint16", "seq_len": 32, "splits": {"val": 0.3}, "batch_size": 64}
+    tokens = open_tokens(tmp_path / "train.bin", "uint16", splits={"val": 0.3})
+    options: dict[str, Any] = {"tensors": outofcore.reading(tokens, seq_len=32), "batch_size": 64}
     stop = round(len(ids) * 0.7)
-    val = outofcore.loader(tmp_path / "train.bin", "val", shuffle=False, **options)
+    val = outofcore.loader(tokens, "val", shuffle=False, **options)
     got = np.concatenate([batch["inputs"].numpy() for batch in val]).ravel()
     assert (got == ids[stop : stop + len(got)]).all()
     assert stop + len(got) > len(ids) - 64
-    whole = [batch["inputs"] for batch in outofcore.loader(tmp_path / "train.bin", **options)]
-    first = outofcore.loader(tmp_path / "train.bin", **options)
+    whole = [batch["inputs"] for batch in outofcore.loader(tokens, **options)]
+    first = outofcore.loader(tokens, **options)
     for _ in zip(range(5), first, strict=False):
         pass
-    second = outofcore.loader(tmp_path / "train.bin", **options)
+    second = outofcore.loader(tokens, **options)
     second.load_state_dict(first.state_dict())
     rest = [batch["inputs"] for batch in second]
     assert len(rest) == len(whole) - 5
@@ -192,7 +200,7 @@ def test_a_share_of_no_token_is_refused(tmp_path: Path, share: float) -> None:
 def test_several_files_are_one_and_a_copy_opens_elsewhere(tmp_path: Path) -> None:
     one, other = llm_c(tmp_path), tmp_path / "d.bin"
     other.write_bytes(one.read_bytes())
-    batches = outofcore.loader([one, other], seq_len=64, batch_size=16, phase=False)
+    batches = outofcore.loader([one, other], batch_size=16, **resting(open_tokens(one), seq_len=64))
     assert sum(len(batch["inputs"]) for batch in batches) == 2 * ((len(IDS) - 1) // 64)
     tokens = open_tokens(one, end_of_document=END)
     assert (pickle.loads(pickle.dumps(tokens)).rows("train")["tokens"].read() == IDS).all()
@@ -231,10 +239,10 @@ def test_an_id_beyond_the_vocabulary_is_an_error(tmp_path: Path) -> None:
     late[-1] = 500
     late.tofile(tmp_path / "late.bin")
     with pytest.raises(DamagedStore, match="token 69,999 has the id 500"):
-        list(outofcore.loader(tmp_path / "late.bin", dtype="uint16", seq_len=8, vocab_size=500))
+        list(outofcore.loader(open_tokens(tmp_path / "late.bin", "uint16", vocab_size=500)))
     (-late.astype("i4")).tofile(tmp_path / "minus.bin")
     with pytest.raises(DamagedStore, match="has the id -500"):
-        list(outofcore.loader(tmp_path / "minus.bin", dtype="int32", seq_len=8, vocab_size=501))
+        list(outofcore.loader(open_tokens(tmp_path / "minus.bin", "int32", vocab_size=501)))
 
 
 @pytest.mark.parametrize("across", [True, False, "best_fit"])
@@ -249,9 +257,9 @@ def test_documents_of_an_index_are_kept_apart_with_and_without_an_end(
     path = megatron(tmp_path)
     ids.tofile(path.with_suffix(".bin"))
     tokens = open_tokens(path, end_of_document=end)
-    reading = outofcore.reading(tokens, seq_len=64, across_documents=across, reset_at_documents=True)
+    samples = resting(tokens, seq_len=64, across_documents=across, reset_at_documents=True)
     pairs = set()
-    for batch in outofcore.loader(tokens, tensors=reading, shuffle=False, phase=False):
+    for batch in outofcore.loader(tokens, shuffle=False, **samples):
         rows = [batch[name].numpy() for name in ("inputs", "targets", "positions", "segments")]
         for inputs, targets, positions, segments in zip(*rows, strict=True):
             for segment in np.unique(segments):
@@ -277,7 +285,6 @@ def test_documents_of_an_index_are_kept_apart_with_and_without_an_end(
         ({"dtype": "what"}, ParamsError, "dtype: expected one of integers"),
         ({"dtype": "uint64"}, StoreError, "was cut or is of another"),
         ({"dtype": "uint16", "end_of_document": 70_000}, ParamsError, "end_of_document: expected an id of uint16"),
-        ({"dtype": "uint16", "axis": 1}, ParamsError, "axis is for a Zarr that outofcore did not write"),
         ({"dtype": "uint16", "rows": (0, 10**9)}, ParamsError, "rows: expected a range inside"),
     ],
 )
@@ -287,7 +294,7 @@ def test_wrong_arguments_are_one_line(
     path = tmp_path / "train.bin"
     IDS[:1001].tofile(path)
     with pytest.raises(kind, match=message.replace("(", r"\(")) as caught:
-        outofcore.loader(path, seq_len=8, **arguments)
+        open_tokens(path, **arguments)
     assert "\n" not in str(caught.value)
 
 
@@ -320,19 +327,23 @@ def test_a_state_is_of_these_files_in_this_order(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(("a.bin", "b.bin", "c.bin")):
         (np.arange(5000) + number * 10_000).astype("u4").tofile(name)
-    options: dict[str, Any] = {"batch_size": 4, "dtype": "uint32", "seq_len": 9}
-    state = outofcore.loader(["a.bin", "b.bin"], **options).state_dict()
-    outofcore.loader([tmp_path / "a.bin", "b.bin"], **options).load_state_dict(state)
+
+    def opened(*names: str | Path) -> outofcore.Loader:
+        files = [open_tokens(name, "uint32") for name in names]
+        return outofcore.loader(files, batch_size=4, tensors=outofcore.reading(files[0], seq_len=9))
+
+    state = opened("a.bin", "b.bin").state_dict()
+    opened(tmp_path / "a.bin", "b.bin").load_state_dict(state)
     for others in (["b.bin", "a.bin"], ["a.bin", "c.bin"]):
         with pytest.raises(StateError, match="belongs to another store"):
-            outofcore.loader(others, **options).load_state_dict(state)
+            opened(*others).load_state_dict(state)
     with pytest.raises(StoreError, match="give each store once"):
-        outofcore.loader(["a.bin", "./a.bin"], **options)
+        opened("a.bin", "./a.bin")
 
 
 @pytest.mark.parametrize(
     "samples",
-    [{"seq_len": 64}, {"tensors": "stored", "window": {"length": 65, "stride": 64, "mode": "best_fit"}}],
+    [{}, {"tensors": "stored", "window": {"length": 65, "stride": 64, "mode": "best_fit"}}],
     ids=["across documents", "best_fit"],
 )
 def test_a_loader_looks_for_the_ends_of_documents_once(
@@ -349,7 +360,7 @@ def test_a_loader_looks_for_the_ends_of_documents_once(
         return chunk(self, number, out)
 
     monkeypatch.setattr(TokenArray, "chunk", counted)
-    outofcore.loader(tmp_path / "a.bin", batch_size=4, dtype="uint16", end_of_document=0, **samples)
+    outofcore.loader(open_tokens(tmp_path / "a.bin", "uint16", end_of_document=0), batch_size=4, **samples)
     assert set(read) == set(range(chunks))
     assert len(read) < chunks + 10
 
@@ -362,8 +373,12 @@ def test_a_state_is_of_one_file_among_those_of_one_name_and_size(tmp_path: Path,
     for folder, content in {"one": ids, "moved": ids, "other": changed}.items():
         (tmp_path / folder).mkdir()
         content.tofile(tmp_path / folder / "a.bin")
-    options: dict[str, Any] = {"batch_size": 4, "dtype": "uint32", "seq_len": 9}
-    state = outofcore.loader(tmp_path / "one/a.bin", **options).state_dict()
-    outofcore.loader(tmp_path / "moved/a.bin", **options).load_state_dict(state)
+
+    def opened(folder: str) -> outofcore.Loader:
+        tokens = open_tokens(tmp_path / folder / "a.bin", "uint32")
+        return outofcore.loader(tokens, batch_size=4, tensors=outofcore.reading(tokens, seq_len=9))
+
+    state = opened("one").state_dict()
+    opened("moved").load_state_dict(state)
     with pytest.raises(StateError, match="belongs to another store"):
-        outofcore.loader(tmp_path / "other/a.bin", **options).load_state_dict(state)
+        opened("other").load_state_dict(state)

@@ -113,7 +113,7 @@ def series(folder: Path, times: npt.NDArray[Any], **attributes: Any) -> Path:
 
 
 def windows(path: Path, times: npt.NDArray[Any], **window: Any) -> list[list[Any]]:
-    batches = outofcore.loader(path, "train", 8, fields=["x"], shuffle=False, window=window)
+    batches = outofcore.loader(path, "train", 8, tensors=["x"], shuffle=False, window=window)
     return flat([times[batch["x"].numpy()].tolist() for batch in batches])
 
 

@@ -17,6 +17,8 @@ from outofcore.domains.text.cross_entropy import cross_entropy
 from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import first_bytes, measure
+from outofcore.order.balanced import Balanced
+from outofcore.order.plain import Shuffle
 from outofcore.pipeline import convert
 from outofcore.raw.files import find_files
 from outofcore.settings.machine import Machine
@@ -126,7 +128,8 @@ class Whole(Linear):
         yield batch
 
     def loader_options(self):
-        return {"balanced": {"groups": 3, "entries": 5, "rows": 7}}
+        entry = ([0], [0], [1], [1])
+        return {"shuffle": Balanced(*entry, groups=3, entries=5, rows=7)}
 
 
 def test_a_balanced_batch_passes_whole():
@@ -264,7 +267,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     settings = domain.section.model_validate({"raw": str(raw), **sections[name], "train": {"pool_blocks": 4}})
     reading = domain.reading(store.attributes, settings)
     columns = {"chess": ("white_elo",)}.get(name, ())  # the reading takes both
-    batches = loader(store, "train", 32, tensors=reading, columns=columns, pool_blocks=4, threads=2)
+    batches = loader(store, "train", 32, tensors=reading, columns=columns, shuffle=Shuffle(pool_blocks=4), threads=2)
     train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:

@@ -15,6 +15,7 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.inspect import terminal
 from outofcore.store.opening import open_data, open_stores, stores_in
 from outofcore.store.reader import open_store
+from outofcore.store.token_files import open_tokens
 from outofcore.store.unsealed import Unsealed
 from outofcore.system.importing import large_imports
 
@@ -37,7 +38,7 @@ def info(
     with one_line_errors(resumes=False):
         from outofcore.inspect.store import card_of, unsealed_table
 
-        opened = open_data(store, dtype=dtype)
+        opened = open_data(store) if dtype is None else open_tokens(store, dtype)
         if not isinstance(opened, Unsealed):
             card = card_of(opened)
             print_json(asdict(card)) if as_json else terminal.print_card(console(), card)

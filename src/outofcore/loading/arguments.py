@@ -16,19 +16,40 @@ from outofcore.settings.sizes import parse_bytes
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 
-# What other libraries call it, and what it is here.
+_SHUFFLE = "write shuffle=outofcore.Shuffle({name}={value})"
+_FOREIGN = "write outofcore.open_zarr(path, {name}={value}) for the path"
+_TOKENS = "write outofcore.open_tokens(path, {name}={value}) for the path"
+# What other libraries or earlier versions call it, and what it is here.
 _ELSEWHERE = {
+    "axis": _FOREIGN,
+    "balanced": "write shuffle=outofcore.Balanced(...)",
+    "block_rows": _SHUFFLE,
     "collate_fn": "map= is a function of each batch",
     "drop_last": "write last='drop'",
+    "dtype": _TOKENS,
+    "end_of_document": _TOKENS,
+    "fields": "write tensors={value}",
     "generator": "write seed=",
     "label": "loader(...).mixing(column) measures how well labels mix",
+    "lanes": _SHUFFLE,
     "num_workers": "a loader has threads of its own, of which threads= sets the number",
+    "packed": _FOREIGN,
     "persistent_workers": "a loader has threads, which begin with each epoch",
+    "phase": "write window={{'length': ..., 'phase': {value}}}",
     "pin_memory": "write device='cuda', and batches arrive there",
+    "pool_blocks": _SHUFFLE,
     "prefetch_factor": "memory= decides how much is read ahead",
-    "sampler": "write shuffle=, weighted= or balanced=; ZarrDataset in a DataLoader takes any sampler",
-    "seq_len": "write window={'length': ..., 'stride': ...}",
+    "rows": "write outofcore.open_zarr(path, rows={value}) or open_tokens(...) for the path",
+    "sampler": "write shuffle=, such as outofcore.Weighted(column); ZarrDataset in a DataLoader takes any sampler",
+    "seq_len": "write window={{'length': ..., 'stride': ...}}",
+    "splits": "write outofcore.open_zarr(path, splits={value}) or open_tokens(...) for the path",
+    "stop": "write shuffle=outofcore.Mixture(weights, stop={value})",
+    "strict": _FOREIGN,
     "transform": "map= is a function of each batch",
+    "turns": _SHUFFLE,
+    "vocab_size": _TOKENS,
+    "weighted": "write shuffle=outofcore.Weighted(column)",
+    "weights": "write shuffle=outofcore.Mixture({value})",
     "workers": "a loader has threads of its own, of which threads= sets the number",
 }
 
@@ -45,7 +66,7 @@ def refuse_unknown(where: str, known: Sequence[str], arguments: Mapping[str, obj
         if "tensors" in sections:
             hint = f"write tensors=outofcore.reading(store, {name}={shown(value, 40)})"
         elif name in _ELSEWHERE:
-            hint = _ELSEWHERE[name]
+            hint = _ELSEWHERE[name].format(name=name, value=shown(value, 40))
         elif "filters" in sections:
             hint = "a conversion filters, outofcore.convert(..., filters={...}); where= selects from a store"
         elif close:
@@ -53,23 +74,21 @@ def refuse_unknown(where: str, known: Sequence[str], arguments: Mapping[str, obj
         raise ParamsError(f"{where}: unknown argument {name!r}{f'; {hint}' if hint else ''}")
 
 
-def opened_all(value: object, **options: Any) -> tuple[Store, ...]:
+def opened_all(value: object, fields: Sequence[str] | None = None) -> tuple[Store, ...]:
     """One store or several, as :func:`open_data` opens them."""
     if not isinstance(value, list | tuple):
-        return open_data(value, **options).stores
+        return open_data(value, fields).stores
     if not value:
-        refuse("store", "at least one store", value)
-    return tuple(open_data(source, **options) for source in value)
+        refuse("data", "at least one store", value)
+    return tuple(open_data(source, fields) for source in value)
 
 
-def opened_sources(value: object, **options: Any) -> dict[str, tuple[Store, ...]]:
+def opened_sources(value: object, fields: Sequence[str] | None = None) -> dict[str, tuple[Store, ...]]:
     """Stores by the source of a mixture; those of a single one, without a name, unless a mapping is given."""
     sources = value if isinstance(value, Mapping) else {"": value}
     if not sources:
-        refuse("store", "at least one source", value)
-    return {
-        word("store, the name of a source", name): opened_all(source, **options) for name, source in sources.items()
-    }
+        refuse("data", "at least one source", value)
+    return {word("data, the name of a source", name): opened_all(source, fields) for name, source in sources.items()}
 
 
 def makes_tensors(name: str, value: object) -> Reading | None:

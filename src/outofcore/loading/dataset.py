@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, Never, overload
+from typing import Any, Never, overload
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from outofcore.loading.chunk_cache import Streamed
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.sequences import with_columns
-from outofcore.loading.split import open_split
+from outofcore.loading.split import field_names, open_split
 from outofcore.ndarrays import Ints
 from outofcore.order.permutation import random_words
 from outofcore.order.windows import Window
@@ -84,11 +84,11 @@ class ZarrDataset(Dataset[Batch]):
 
     Parameters
     ----------
-    store
+    data
         A store, or its folder; or several that are read as one, in the given order.
     split, part
         Which split of which part; a store with several parts asks for one.
-    tensors, fields, columns, window, where
+    tensors, columns, window, where
         What a sample is, as in :func:`outofcore.loader`: by default the ready tensors of the store's domain.
     memory
         Bytes for decoded chunks, in each process.
@@ -101,11 +101,10 @@ class ZarrDataset(Dataset[Batch]):
 
     def __init__(
         self,
-        store: Store | str | Path | Sequence[Store | str | Path],
+        data: Store | str | Path | Sequence[Store | str | Path],
         split: str = "train",
         *,
-        tensors: Reading | Literal["stored"] | None = None,
-        fields: tuple[str, ...] | None = None,
+        tensors: Reading | Sequence[str] | None = None,
         columns: tuple[str, ...] = (),
         window: Window | Mapping[str, Any] | None = None,
         where: str | None = None,
@@ -113,8 +112,8 @@ class ZarrDataset(Dataset[Batch]):
         memory: str | int = "64MiB",
         **unknown: Never,
     ) -> None:
-        names, budget = None if fields is None else words("fields", fields), budget_bytes(memory)
-        stores, split = opened_all(store, fields=names), word("split", split)
+        budget, split = budget_bytes(memory), word("split", split)
+        stores = opened_all(data, field_names(tensors))
         refuse_unknown(
             "ZarrDataset()", list(signature(type(self)).parameters), unknown, [source.domain for source in stores]
         )
@@ -127,13 +126,12 @@ class ZarrDataset(Dataset[Batch]):
         place = known[0] if part is None else word("part", part)
         what: dict[str, Any] = {
             "tensors": tensors,
-            "fields": names,
             "columns": () if columns == () else words("columns", columns),
             "window": window,
             "where": where,
         }
         self._arguments = {"split": split, "part": place, "memory": memory, **what}
-        self._split = open_split(stores, split, place, phase=False, budget=budget, **what)
+        self._split = open_split(stores, split, place, moves=False, budget=budget, **what)
         rows, extent = self._split.rows, self._split.windows.extent
         chunk = rows.chunk_rows * rows.row_bytes
         column_bytes = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)

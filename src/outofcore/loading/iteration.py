@@ -25,7 +25,7 @@ from outofcore.loading.mixing import mixing_of
 from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
-from outofcore.order.batching import Batching, Turns, epoch_turns, turns_left
+from outofcore.order.batching import Batching, epoch_turns, turns_left
 from outofcore.order.steps import Steps
 from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
@@ -84,7 +84,7 @@ class Loader(IterableDataset[Batch]):
         readers: Sequence[SplitReader],  # one per part
         batching: Batching,
         *,
-        turns: Turns,
+        turns: str,
         seed: int,
         stream: DeviceStream,
         threads: int,  # that decode, and as many that make batches

@@ -22,7 +22,7 @@ def mixing_of(split: Split, sampler: Sampler, column: str) -> str:
     """How far labels of pools are off those of the split, and what to do if it is far."""
     plain = sampler.plain if isinstance(sampler, WeightedSampler) else sampler
     if not isinstance(plain, PlainSampler) or not plain.mixed:
-        raise ParamsError(f"mixing: {split.path} is not read pool by pool: expected shuffle=True, without balanced")
+        raise ParamsError(f"mixing: {split.path} is not read pool by pool: expected Shuffle or Weighted")
     labels, count = _labels(split, column)
     starts, lengths = split.sequences.extents()
     if split.sequences.mask is not None:
@@ -39,7 +39,7 @@ def mixing_of(split: Split, sampler: Sampler, column: str) -> str:
         return line
     return (
         f"{line}: the store is sorted by {column}; take more pool_blocks, of a store with smaller chunk_rows where "
-        "memory is short, or shuffle='full'"
+        "memory is short, or Shuffle(full=True)"
     )
 
 

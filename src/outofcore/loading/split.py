@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
 
-from outofcore.checks import flag, instance, refuse
+from outofcore.checks import instance, refuse, words
 from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import makes_tensors
+from outofcore.loading.rows import Rows, values_of_rows
 from outofcore.loading.sequences import NUMBER, VALID, SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
-from outofcore.ndarrays import Ints
+from outofcore.ndarrays import Doubles, Ints
 from outofcore.order.windows import Window, Windows
 from outofcore.params import section_of_store
 from outofcore.store.joined import check_fields
@@ -29,7 +30,7 @@ from outofcore.store.opening import open_data
 from outofcore.store.reader import Array, Store, Table
 from outofcore.system.recycling import Recycler
 
-Tensors = Reading | Mapping[str, Reading] | Literal["stored"] | None
+Tensors = Reading | Mapping[str, Reading] | Sequence[str] | None
 
 
 def reading(store: Store | str | Path, params: str | Path | None = None, **settings: Any) -> Reading:
@@ -69,66 +70,6 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
     return get_domain(source.domain).reading(source.attributes, section)
 
 
-class Rows:
-    """The rows of a split, numbered through its stores; ``stores`` are the fields of each.
-
-    Each store begins with a chunk of its own: the rows that the last chunk of a store lacks have numbers too, but
-    belong to no sample. ``origins`` (stores,) is the number of each store's first row, ``lengths`` (stores,) how many
-    it has.
-    """
-
-    def __init__(self, stores: Sequence[Mapping[str, Array]], first_chunk: int = 0) -> None:
-        some = [next(iter(fields.values())) for fields in stores]
-        self.stores = tuple(stores)
-        self.fields = dict(stores[0])  # the dtypes, shapes and chunks of all
-        self.chunk_rows = some[0].chunk_rows
-        self.lengths = np.array([len(array) for array in some], np.int64)
-        self._first_chunks = np.cumsum([first_chunk, *(array.chunks for array in some)])
-        self.origins = self._first_chunks[:-1] * self.chunk_rows
-
-    def __len__(self) -> int:
-        return int(self.lengths.sum())
-
-    @property
-    def chunks(self) -> int:
-        """Number of chunks per field."""
-        return int(self._first_chunks[-1] - self._first_chunks[0])
-
-    @property
-    def row_bytes(self) -> int:
-        """Decoded bytes per row, over all fields."""
-        return sum(array.row_bytes for array in self.fields.values())
-
-    @property
-    def arrays(self) -> list[Array]:
-        """The fields of all stores."""
-        return [array for fields in self.stores for array in fields.values()]
-
-    def of(self, stores: slice) -> Rows:
-        """The rows of some of the stores, with the same numbers."""
-        return Rows(self.stores[stores], int(self._first_chunks[stores.start]))
-
-    def store_of(self, rows: Ints) -> Ints:
-        """The store of each row."""
-        return np.searchsorted(self.origins, rows, "right") - 1
-
-    def place(self, chunk: int) -> tuple[int, int]:
-        """The store of a chunk, and the chunk's number there."""
-        store = bisect_right(self._first_chunks, chunk) - 1
-        return store, chunk - int(self._first_chunks[store])
-
-    def by_store(self, chunks: Ints) -> Iterator[tuple[int, slice, Ints]]:
-        """Each store of ascending chunks, their places among these, and their numbers in the store."""
-        edges = np.searchsorted(chunks, self._first_chunks).tolist()
-        for store, own in enumerate(map(slice, edges, edges[1:])):
-            if own.start < own.stop:
-                yield store, own, chunks[own] - self._first_chunks[store]
-
-    def chunk_origins(self) -> Ints:
-        """The first row of the store of each chunk, (chunks,)."""
-        return np.repeat(self.origins, np.diff(self._first_chunks))
-
-
 @dataclass(frozen=True)
 class Split:
     """A split of a part, as a loader or a dataset reads it; its fields share rows, chunks and shards."""
@@ -144,6 +85,7 @@ class Split:
     selects: str = ""  # the expression by which sequences are selected
     transform: Transform | None = None  # a function of batches
     place: int | None = None  # of the part in the store, if several are read: their batches contain it
+    stores_of_sources: Mapping[str, int] = field(default_factory=dict)  # of a mixture
 
     @property
     def path(self) -> str:
@@ -166,6 +108,27 @@ class Split:
         """Whether all fields are in uncompressed local files."""
         return all(array.mappable for array in self.rows.arrays)
 
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk."""
+        return self.rows.chunk_rows
+
+    def selected_runs(self) -> tuple[Ints, Ints] | None:
+        """First rows and lengths (runs,) of the rows of selected sequences; None if all are selected."""
+        return self.sequences.selected_runs() if self.selects else None
+
+    def weights_of_rows(self, column: str) -> tuple[Callable[[Ints], Doubles], int]:
+        """The values of rows by which they are weighed, and the bytes that these take; see :func:`values_of_rows`."""
+        tables = [store.rows(self.name, self.part) for store in self.stores]
+        return values_of_rows(tables, self.rows, self.sequences, column)
+
+    def windows_of(self, stores: slice) -> tuple[Windows, int]:
+        """The samples of some of the stores, and how many chunks these are in."""
+        rows, shape = self.rows.of(stores), self.windows
+        sequences = self.sequences.of(stores)
+        windows = windows_of([rows], sequences, shape.window, phase=shape.phase, selects=shape.selects)
+        return windows, len(windows.chunks(rows.chunk_rows)) if shape.selects else rows.chunks
+
     @cached_property
     def used(self) -> Ints | None:
         """The chunks that samples are in, where only some are; None for all."""
@@ -178,25 +141,25 @@ def open_split(
     part: str,
     *,
     tensors: Tensors,
-    fields: tuple[str, ...] | None,
     columns: tuple[str, ...],
     window: object,
-    phase: object,
     where: str | None,
     budget: int,
-    sources: Sequence[int] = (),
-    drawn: bool = False,
+    stores_of_sources: Mapping[str, int] = MappingProxyType({}),
+    names_rows: bool = False,
+    moves: bool = True,
 ) -> Split:
-    """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the stores' domain decides.
+    """Open a split; where ``tensors`` and ``window`` are None, the stores' domain decides.
 
-    A table of the sequences may take ``budget`` bytes. ``sources`` are the numbers of stores of the sources of a
-    mixture; the samples of each follow those of the one before. ``where`` selects the sequences whose rows are samples;
-    if samples are ``drawn`` by number, all rows keep theirs.
+    A table of the sequences may take ``budget`` bytes. The samples of each source of a mixture follow those of the one
+    before. ``where`` selects the sequences whose rows are samples; if a sampling ``names_rows``, all keep their
+    numbers. Windows have a phase only if the split ``moves`` from epoch to epoch.
 
     Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout or between
     stores, and ParamsError if arguments are wrong or do not fit together.
     """
-    makes = _reading_of(stores, part, tensors, fields)
+    fields = field_names(tensors)
+    makes = _reading_of(stores, part, tensors)
     taken: tuple[str, ...] = makes.columns if isinstance(makes, OfSequences) else ()
     tables = [store.rows(split, part) for store in stores]
     if makes is not None:
@@ -205,8 +168,8 @@ def open_split(
         _check_made(stores, [store.sequences(split, part) for store in stores], names)
     fields_of = [_arrays(table, fields if makes is None else makes.fields) for table in tables]
     check_fields(stores, fields_of, tables[0].path)
-    rows, opened_window = Rows(fields_of), _window_of(window, makes)
-    edges = np.cumsum([0, *(sources or [len(stores)])]).tolist()
+    rows, opened_window = Rows(fields_of), _window_of(window, makes, split)
+    edges = np.cumsum([0, *(stores_of_sources.values() or [len(stores)])]).tolist()
     sequences = Sequences(stores, split, part, rows.origins, budget)
     condition = None if where is None else Where(where)
     if condition is not None:
@@ -215,16 +178,29 @@ def open_split(
         [rows.of(slice(*pair)) for pair in itertools.pairwise(edges)],
         sequences,
         opened_window,
-        phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
-        selects=condition is not None and not drawn,
+        phase=moves and opened_window is not None and bool(opened_window.phase),
+        selects=condition is not None and not names_rows,
     )
     if windows.packs is not None and VALID in rows.fields:
         refuse("window", f"another mode than best_fit, which has a {VALID!r} of its own, as this store has", window)
-    values = SequenceColumns(sequences, windows, columns, taken, rows.origins[edges[:-1]] if sources else None)
+    values = SequenceColumns(
+        sequences, windows, columns, taken, rows.origins[edges[:-1]] if stores_of_sources else None
+    )
     dtypes = {name: array.dtype for name, array in rows.fields.items()}
     own = StoredReading(dtypes) if makes is None else reading_for(split, makes)
     text = "" if condition is None else condition.text
-    return Split(tuple(stores), split, part, rows, own, windows, sequences, values, text)
+    return Split(
+        tuple(stores),
+        split,
+        part,
+        rows,
+        own,
+        windows,
+        sequences,
+        values,
+        text,
+        stores_of_sources=dict(stores_of_sources),
+    )
 
 
 def windows_of(
@@ -264,16 +240,20 @@ class StoredReading:
         return {name: torch.from_numpy(indexable(array, self._memory)) for name, array in rows.items()}
 
 
-def _reading_of(stores: Sequence[Store], part: str, tensors: Tensors, fields: tuple[str, ...] | None) -> Reading | None:
-    """The reading of a part; None for its stored fields."""
-    if tensors is not None and fields is not None:
-        raise ParamsError("give tensors or fields, not both: what makes tensors names its own fields")
+def field_names(tensors: object) -> tuple[str, ...] | None:
+    """The stored fields that ``tensors`` names; None if it names none."""
+    return words("tensors", tensors) if isinstance(tensors, list | tuple) else None
+
+
+def _reading_of(stores: Sequence[Store], part: str, tensors: Tensors) -> Reading | None:
+    """The reading of a part; None for stored fields."""
     if tensors is None:
-        return _reading_of_all(stores) if fields is None and stores[0].domain in DOMAINS else None
-    if isinstance(tensors, str):
-        if tensors != "stored":
-            refuse("tensors", 'what turns rows into tensors, such as reading(store), or "stored"', tensors)
+        return _reading_of_all(stores) if stores[0].domain in DOMAINS else None
+    if isinstance(tensors, list | tuple) or (isinstance(tensors, str) and tensors == "stored"):
         return None
+    if isinstance(tensors, str):
+        expected = 'what turns rows into tensors, such as reading(store), names of fields, or "stored"'
+        refuse("tensors", expected, tensors)
     if not isinstance(tensors, Mapping):
         return makes_tensors("tensors", tensors)
     if part not in tensors:
@@ -320,8 +300,8 @@ def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:
     return arrays
 
 
-def _window_of(window: object, tensors: Reading | None) -> Window | None:
-    """The rows of a sample: as requested, or as the tensors need them."""
+def _window_of(window: object, tensors: Reading | None, split: str) -> Window | None:
+    """The rows of a sample: as requested, or as the tensors need them, whose phase is for training."""
     requested = instance("window", window, Window)
     needed = instance("window", tensors.window, Window) if isinstance(tensors, Windowed) else None
     if requested is not None and needed is not None and requested.length != needed.length:
@@ -329,4 +309,8 @@ def _window_of(window: object, tensors: Reading | None) -> Window | None:
             f"window: these tensors need windows of {needed.length:,} rows, got {requested.length:,}; "
             "change the settings of reading(store, ...) instead"
         )
+    if needed is not None and split != "train":
+        needed = replace(needed, phase=False)
+    if requested is not None and requested.phase is None and needed is not None:
+        return replace(requested, phase=needed.phase)
     return requested or needed

@@ -22,7 +22,7 @@ from outofcore.checks import integers, refuse, whole, whole_or_none
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Ints
 from outofcore.order.permutation import GOLDEN, key, local_permutation, scaled, shuffle
-from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler, Sampling
 from outofcore.order.windows import Windows
 from outofcore.system.compilation import njit
 
@@ -32,12 +32,17 @@ _BLOCKS = 2  # blocks that are mixed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Balanced:
-    """The groups to draw batches from, and the shape of a batch.
+class Balanced(Sampling):
+    """Batches of ``groups * entries * rows`` samples, entry after entry, group after group.
 
-    ``group``, ``first``, ``count`` and ``step`` are int64 (entries,): the group of each entry, its first row, number of
-    rows, and their distance. A batch has ``groups * entries * rows`` samples, entry after entry, group after group.
-    ``batches`` per epoch; None for as many as show each entry once on average.
+    Parameters
+    ----------
+    group, first, count, step
+        Int64 (entries,): the group of each entry, its first row, number of rows, and their distance.
+    groups, entries, rows
+        Of a batch: groups, entries of each, and rows of each of these.
+    batches
+        Per epoch; None for as many as show each entry once on average.
     """
 
     group: Ints
@@ -49,13 +54,16 @@ class Balanced:
     rows: int
     batches: int | None = None
 
+    names_rows = True
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         table = {
             name: integers(f"balanced.{name}", getattr(self, name)) for name in ("group", "first", "count", "step")
         }
         sizes = {name: len(array) for name, array in table.items()}
-        if len(set(sizes.values())) > 1 or not sizes["group"]:
-            refuse("balanced", "columns of one length, with at least one entry", sizes)
+        if len(set(sizes.values())) > 1:
+            refuse("balanced", "columns of one length", sizes)
         for name in ("groups", "entries", "rows"):
             whole(f"balanced.{name}", getattr(self, name), 1)
         whole_or_none("balanced.batches", self.batches, 1)
@@ -65,6 +73,13 @@ class Balanced:
     def size(self) -> int:
         """Samples per batch."""
         return self.groups * self.entries * self.rows
+
+    def samples_of_batch(self, batch_size: int) -> int:
+        del batch_size
+        return self.size
+
+    def sampler(self, split: Sampled, seed: int) -> BalancedSampler:
+        return BalancedSampler(self, split.windows, seed, split.chunk_rows, split.selected_runs())
 
 
 class BalancedSampler(Sampler):

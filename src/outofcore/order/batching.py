@@ -13,7 +13,7 @@ from outofcore.ndarrays import Ints
 from outofcore.order.permutation import key, permutation
 
 Last = Literal["keep", "drop", "pad"]
-Turns = Literal["size", "turn"]
+TURNS = "size", "turn"  # of several parts: in proportion to size, or round robin
 Span = tuple[int, int]
 
 _TURN = 48  # purpose of a key; those of the order, samplers and readings are lower numbers
@@ -81,7 +81,7 @@ class Batching:
         return (position - self.rank + self.world - 1) // self.world
 
 
-def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:
+def take_turns(batches: Sequence[int], by: str, seed: int, epoch: int) -> Ints:
     """The part of each batch: in proportion to size, or round robin, in an order that changes by round."""
     parts = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
     if by == "size":
@@ -91,7 +91,7 @@ def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints
     return parts[np.lexsort((within, rounds))]
 
 
-def epoch_turns(positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int) -> tuple[Ints, Ints]:
+def epoch_turns(positions: Sequence[int], batching: Batching, by: str, seed: int, epoch: int) -> tuple[Ints, Ints]:
     """The part of each step of an epoch, and how many samples come before each, and in all.
 
     Repeated samples do not count; a step whose samples join those of the one before has none.
@@ -105,7 +105,7 @@ def epoch_turns(positions: Sequence[int], batching: Batching, by: Turns, seed: i
 
 
 def turns_left(
-    positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int, received: int
+    positions: Sequence[int], batching: Batching, by: str, seed: int, epoch: int, received: int
 ) -> tuple[list[int], Ints]:
     """Position in each part after ``received`` samples of all of them, and the part of each batch that follows."""
     turns, ends = epoch_turns(positions, batching, by, seed, epoch)

@@ -15,16 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from itertools import accumulate, pairwise
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from outofcore.checks import refuse
+from outofcore.checks import one_of, refuse
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.order.permutation import key, shuffle_runs
-from outofcore.order.plain import LANES, EpochOrder, PlainSampler
-from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.plain import LANES, EpochOrder, PlainSampler, Pools
+from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler
 from outofcore.order.windows import Windows
 from outofcore.system.compilation import njit
 
@@ -36,6 +37,38 @@ MOST_SOURCES = 256
 VERSION = 3
 
 _PASS, _TOGETHER = 28, 29  # purpose of a key; those of the other samplers are lower numbers
+
+
+@dataclass(frozen=True)
+class Mixture(Pools):
+    """Samples of several sources in fixed shares, of data that are given as a mapping of names to stores.
+
+    Each batch has the number of each sample's source as ``source`` (batch,).
+
+    Parameters
+    ----------
+    weights
+        Shares of the samples by source, such as ``{"lichess": 0.7, "twic": 0.3}``, in 65,536ths.
+    stop
+        Where an epoch ends: ``"first"``, before a source would repeat; ``"all"``, once every source was read whole,
+        others having been repeated.
+    """
+
+    weights: Mapping[str, float]
+    stop: Stop = "first"
+
+    mixes_sources = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("stop", self.stop, get_args(Stop))
+
+    def sampler(self, split: Sampled, seed: int) -> MixtureSampler:
+        sources = weigh(self.weights, split.stores_of_sources)
+        edges = [0, *accumulate(source.stores for source in sources)]
+        windows, chunks = zip(*(split.windows_of(slice(*pair)) for pair in pairwise(edges)), strict=True)
+        layout: Any = {"pool_blocks": self.pool_blocks, "block_rows": self.block_rows, "lanes": self.lanes}
+        return MixtureSampler(split.windows, sources, windows, chunks, split.chunk_rows, self.stop, seed, **layout)
 
 
 @dataclass(frozen=True)

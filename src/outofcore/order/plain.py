@@ -10,22 +10,26 @@ reach back by their last rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 
+from outofcore.checks import flag, whole, whole_or_none
 from outofcore.ndarrays import Ints
 from outofcore.order.permutation import deal, draw, key, permutation, scatter
-from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler, Sampling
 from outofcore.order.windows import Windows
 from outofcore.system.compilation import kernel
 
-Shuffle = Literal["blocks", "full"] | bool
+By = Literal["blocks", "full"] | bool
 
 LANES = 16
+MOST_LANES = 4096
 VERSION = 2
 
 # A block of windows reads up to one chunk more than it covers: with 4 chunks a block, a quarter more at most. Of a
@@ -33,6 +37,74 @@ VERSION = 2
 WINDOW_BLOCK_CHUNKS = 4
 
 _SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # purpose of a key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pools(Sampling):
+    """Blocks of rows, a pool of them in memory at a time.
+
+    Parameters
+    ----------
+    pool_blocks
+        Blocks in memory at a time: how well batches mix.
+    block_rows
+        Rows of a block, rounded down to whole chunks; None for one chunk, or four with windows or ``where``.
+    lanes
+        Slices of a pool that are dealt to ranks. Ranks whose number does not divide it get the same batches, but
+        several of them read the same chunks: 3 ranks three times as many in all. A multiple of the ranks avoids it.
+    turns
+        With several parts: batches at random in proportion to ``"size"``, or one of each in ``"turn"``.
+    """
+
+    pool_blocks: int = 64
+    block_rows: int | None = None
+    lanes: int = LANES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("pool_blocks", self.pool_blocks, 1)
+        whole_or_none("block_rows", self.block_rows, 1)
+        whole("lanes", self.lanes, 1, MOST_LANES)
+
+    def plain(self, split: Sampled, seed: int, *, shuffle: By) -> PlainSampler:
+        """The sampler of every sample once per epoch, in pools of these settings."""
+        return PlainSampler(
+            split.windows,
+            split.chunk_rows,
+            seed,
+            shuffle=shuffle,
+            pool_blocks=self.pool_blocks,
+            block_rows=self.block_rows,
+            lanes=self.lanes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InOrder(Pools):
+    """Samples in the order of the store."""
+
+    def sampler(self, split: Sampled, seed: int) -> PlainSampler:
+        return self.plain(split, seed, shuffle=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffle(Pools):
+    """Blocks, and rows inside a pool of blocks, in random order; each sample once per epoch.
+
+    Parameters
+    ----------
+    full
+        A permutation of all samples instead, for residencies that hold or map the split.
+    """
+
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flag("full", self.full)
+
+    def sampler(self, split: Sampled, seed: int) -> PlainSampler:
+        return self.plain(split, seed, shuffle="full" if self.full else "blocks")
 
 
 class PlainSampler(Sampler):
@@ -44,7 +116,7 @@ class PlainSampler(Sampler):
         chunk_rows: int,
         seed: int,
         *,
-        shuffle: Shuffle,
+        shuffle: By,
         pool_blocks: int,  # most blocks per pool
         block_rows: int | None = None,  # rounded down to whole chunks; None for one, or four of windows or a selection
         lanes: int = LANES,
@@ -154,6 +226,14 @@ class PlainSampler(Sampler):
         return (
             f"a batch of {batch_size:,} mixes {_counted(sequences_mixed, 'sequence')} in "
             f"{_counted(blocks_mixed, 'block')} ({best[1]:,.0f} in {best[0]:,.0f} if drawn at random)"
+        )
+
+    def note_for_ranks(self, world: int) -> str | None:
+        if not self.mixed or not self.lanes % world:
+            return None
+        return (
+            f"{world} ranks do not divide {self.lanes} lanes: a chunk is read by up to "
+            f"{world // math.gcd(world, self.lanes)} ranks; lanes={world} (another order) would have each read by one"
         )
 
     def _most_chunks(self, most: Callable[[Ints], int]) -> int:

@@ -21,8 +21,8 @@ from outofcore.checks import whole_or_none, word
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Doubles, Ints
 from outofcore.order.permutation import deal, key, strata
-from outofcore.order.plain import EpochOrder, PlainSampler, exact_sum, lane_edges
-from outofcore.order.sampling import Pool, PoolLimits, Sampler
+from outofcore.order.plain import EpochOrder, PlainSampler, Pools, exact_sum, lane_edges
+from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler
 
 _DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
@@ -31,19 +31,32 @@ _SLAB = 1 << 14
 
 
 @dataclass(frozen=True)
-class Weighted:
+class Weighted(Pools):
     """Draw samples in proportion to a column, with repetition.
 
-    ``column`` is a field of the rows or a column of the sequences, non-negative numbers; a window has the weight of its
-    last row. ``samples`` are the draws per epoch, None for the number of samples.
+    Parameters
+    ----------
+    column
+        A field of the rows or a column of the sequences, non-negative numbers; a window has the weight of its last row.
+    samples
+        Draws per epoch; None for the number of samples.
     """
 
     column: str
     samples: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         word("weighted.column", self.column)
         whole_or_none("weighted.samples", self.samples, 1)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def sampler(self, split: Sampled, seed: int) -> WeightedSampler:
+        plain = self.plain(split, seed, shuffle="blocks")
+        return WeightedSampler(plain, self, *split.weights_of_rows(self.column))
 
 
 class WeightedSampler(Sampler):
@@ -58,10 +71,8 @@ class WeightedSampler(Sampler):
         weights_of_rows: Callable[[Ints], Doubles],  # given rows, those of each store ascending
         weights_bytes: int,  # that the function holds if its column is one of the sequences
     ) -> None:
-        if plain.windows.phase or plain.windows.packs or not plain.mixed:
-            raise ParamsError(
-                "weighted sampling needs shuffle='blocks' and windows of consecutive rows without a phase"
-            )
+        if plain.windows.phase or plain.windows.packs:
+            raise ParamsError("weighted sampling needs windows of consecutive rows without a phase")
         self.plain, self.weighted, self.lanes = plain, weighted, plain.lanes
         self._weigh, self._weights_bytes = weights_of_rows, weights_bytes
         self._largest = max((float(slab.max()) for _, slab in self._slabs()), default=0.0)
@@ -107,6 +118,9 @@ class WeightedSampler(Sampler):
     def mixing(self, batch_size: int, sequences: int) -> str:
         line = self.plain.mixing(batch_size, sequences)
         return f"{self.positions:,} draws by {self.weighted.column}; {line}"
+
+    def note_for_ranks(self, world: int) -> str | None:
+        return self.plain.note_for_ranks(world)
 
     def weights(self, samples: Ints) -> Ints:
         """Integer weight of each sample of a range."""

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.checks import one_of, whole
+from outofcore.checks import flag, one_of, whole
 from outofcore.errors import ParamsError, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.order.packs import Packs
@@ -32,16 +32,21 @@ class Window:
     ``"reach"``: every row is a sample, and its window is the ``length`` rows that end with it (lags of a response); it
     may reach into the previous sequence, and before the split's first row that row is repeated. The user masks what
     should not count.
+
+    With ``phase``, windows start elsewhere each epoch; None for what the tensors say, in the split ``train``.
     """
 
     length: int
     stride: int = 1
     mode: Mode = "pack"
+    phase: bool | None = None
 
     def __post_init__(self) -> None:
         whole("window.length", self.length, 1)
         whole("window.stride", self.stride, 1)
         one_of("window.mode", self.mode, get_args(Mode))
+        if self.phase is not None:
+            flag("window.phase", self.phase)
         if self.mode == "reach" and self.stride != 1:
             raise ParamsError('with mode="reach" every row is a sample: stride must be 1')
         if self.mode == "best_fit" and not 1 <= self.stride == self.length - 1:

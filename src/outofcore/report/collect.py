@@ -140,7 +140,7 @@ def _mistakes(store: Store, folder: Path) -> Sequence[Picture]:
 
 def _judge(store: Store, folder: Path) -> tuple[Task, Iterator[tuple[Batch, Mapping[str, Tensor]]]]:
     model = load_model(folder, choose_device(load_machine().device))
-    options: dict[str, Any] = {"shuffle": False, "phase": False, "rank": 0, "world_size": 1}
+    options: dict[str, Any] = {"shuffle": False, "rank": 0, "world_size": 1}
 
     def judged() -> Iterator[tuple[Batch, Mapping[str, Tensor]]]:
         with loader(store, "val", BATCH, tensors=model.reading, memory=load_machine().memory, **options) as batches:

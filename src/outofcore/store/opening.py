@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.store.connection import address_of, has_any, kind_of
@@ -15,48 +14,27 @@ from outofcore.store.reader import Store, open_store
 from outofcore.store.seal import SEAL
 from outofcore.store.token_files import SUFFIXES, open_tokens
 
-_TOKENS, _OTHER_ZARR, _BOTH = "a file of tokens", "a Zarr", "data"
-# Arguments for data that is read in place: their defaults, and the data that each is for.
-_ARGUMENTS = {
-    "axis": (0, _OTHER_ZARR),
-    "strict": (False, _OTHER_ZARR),
-    "packed": (False, _OTHER_ZARR),
-    "dtype": (None, _TOKENS),
-    "end_of_document": (None, _TOKENS),
-    "vocab_size": (None, _TOKENS),
-    "rows": (None, _BOTH),
-    "splits": (None, _BOTH),
-}
 
-
-def _arguments(root: object, given: Mapping[str, Any], *kinds: str) -> dict[str, Any]:
-    """The arguments for these kinds of data; raises ParamsError for others that are given."""
-    for name, (default, kind) in _ARGUMENTS.items():
-        if kind not in kinds and given.get(name, default) != default:
-            raise ParamsError(f"{name} is for {kind} that outofcore did not write, which {root} is not")
-    return {name: given[name] for name, (_, kind) in _ARGUMENTS.items() if kind in kinds and name in given}
-
-
-def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) -> Store:
+def open_data(value: object, fields: Sequence[str] | None = None) -> Store:
     """Open what a path or an address names: a sealed store, a folder of them, a Zarr, or a file of token ids.
 
     An open store is itself; a folder of stores is what :class:`JoinedStore` makes of them.
 
-    ``fields`` and ``given`` are arguments of :func:`outofcore.open_zarr` and :func:`outofcore.open_tokens`.
+    ``fields`` are those of a Zarr, as :func:`outofcore.open_zarr` takes them.
 
     Raises
     ------
     StoreError
         If there is nothing of these kinds, or it cannot be read.
     ParamsError
-        If an argument is for another kind of data, or ``value`` names no data.
+        If ``value`` names no data.
     """
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path):
         tokens = Path(value).suffix in SUFFIXES and Path(value).is_file()
         try:
             if tokens:
-                return open_tokens(value, **_arguments(value, given, _TOKENS, _BOTH))
+                return open_tokens(value)
             stored = open_stores(value)
         except DamagedStore:
             raise
@@ -66,14 +44,13 @@ def open_data(value: object, fields: Sequence[str] | None = None, **given: Any) 
             if tokens or not _is_zarr(value):
                 raise
     if stored is not None:
-        _arguments(stored.root, given)
         return stored
     from outofcore.store.foreign import READABLE, open_zarr  # here, as sealed stores are read without zarr
 
     if not isinstance(value, READABLE):
         kind = type(value).__name__
-        raise ParamsError(f"store: expected a store, or where it is, or a zarr Group, Array or Store, got a {kind}")
-    return open_zarr(value, fields, **_arguments(value, given, _OTHER_ZARR, _BOTH))
+        raise ParamsError(f"data: expected a store, or where it is, or a zarr Group, Array or Store, got a {kind}")
+    return open_zarr(value, fields)
 
 
 def open_stores(path: str | Path) -> Store:

@@ -15,6 +15,7 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import BudgetError, ParamsError, RawInputError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
+from outofcore.order.plain import InOrder, Shuffle
 from outofcore.settings.machine import Machine
 from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
@@ -66,7 +67,7 @@ def open_loaders(
     Raises ParamsError if a task of balanced batches has several ranks.
     """
     ranks = meet(device)
-    if "balanced" in task.loader_options():
+    if "shuffle" in task.loader_options():
         refuse_ranks(ranks.world, BALANCED)
     share = memory // ranks.local_world
     opened = partial(
@@ -108,18 +109,17 @@ def open_split(
 
     ``ranks`` names the batches of so many ranks, of which this is the first; by default those of torch.
     """
-    options = task.loader_options()
+    sampling = Shuffle(pool_blocks=section.pool_blocks) if shuffle else InOrder(pool_blocks=section.pool_blocks)
+    options = {"shuffle": sampling, **task.loader_options()}
     if split != "train":
-        options = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}
+        options["shuffle"] = sampling
         known = store.sequences(split, store.parts[0]).fields
         columns = (*columns, *(name for name in task.columns if name in known))
     return loader(
         store,
         split,
         section.batch_size,
-        shuffle=shuffle,
         seed=section.seed,
-        pool_blocks=section.pool_blocks,
         tensors=task.reading_for(device, reading),
         columns=columns,
         memory=memory,

@@ -20,6 +20,7 @@ from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, memory_estimate, table_bytes
 from outofcore.loading.sequences import indexable
+from outofcore.order.balanced import Balanced
 from outofcore.order.plain import PlainSampler
 from outofcore.order.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
@@ -76,8 +77,8 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
     except (RuntimeError, TypeError):
         task = make()
         few, more = (_kept(task, sample, count, section) for count in MEASURED)
-    options = task.loader_options().get("balanced")
-    balanced = (options["groups"], options["entries"], options["rows"]) if options else None
+    sampling = task.loader_options().get("shuffle")
+    balanced = (sampling.groups, sampling.entries, sampling.rows) if isinstance(sampling, Balanced) else None
     size = math.prod(balanced) if balanced else section.batch_size
     batch = {name: tensor.new_empty(0).expand(size, 0) for name, tensor in sample.items()}
     samples, least = (_length(next(task.micro_batches(batch, most))) for most in (micro_batch, 1))
@@ -243,10 +244,11 @@ def loader_needs(
 
 
 def _windows(reading: Reading, rows: int) -> Windows:
+    window = _window(reading)
     return Windows(
         rows,
-        _window(reading),
-        phase=bool(getattr(reading, "phase", False)),
+        window,
+        phase=window is not None and bool(window.phase),
         sequences=lambda: (np.zeros(1, np.int64), np.array([rows])),
     )
 

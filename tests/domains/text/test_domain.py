@@ -98,7 +98,10 @@ def test_a_loader_gives_the_windows_that_the_tensors_need(prepared, converted):
     store, _ = converted
     section, _, _ = prepared
     task = DOMAIN.task(store, section)
-    batches = loader(store, "train", 16, shuffle=False, tensors=DOMAIN.reading(store.attributes, section), phase=False)
+    reading = DOMAIN.reading(store.attributes, section)
+    batches = loader(
+        store, "train", 16, shuffle=False, tensors=reading, window={**(reading.window or {}), "phase": False}
+    )
     tokens = store.rows("train")["tokens"].read().astype(np.int64)
     inputs = np.concatenate([batch["inputs"].numpy() for batch in batches])
     batches.close()

@@ -29,7 +29,7 @@ def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextRea
     across = tensors.across_documents
     mode = across if isinstance(across, str) else "pack" if across else "never"
     # Inputs and targets share all but one token.
-    window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}
+    window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode, "phase": True}
     if not tensors.reset_at_documents:
         return TextReading(window=window)
     counted = bool(attributes.get("indexed", end is None and section.mode == "store"))
@@ -51,7 +51,6 @@ class TextReading:
     memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     fields: ClassVar[tuple[str, ...]] = ("tokens",)
-    phase: ClassVar[bool] = True  # training shifts the windows from epoch to epoch
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn windows into tensors; ``draws`` is unused, as the loader chooses the windows.

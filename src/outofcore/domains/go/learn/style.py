@@ -17,6 +17,7 @@ from outofcore.domains.go.learn.players import PlayedGames, entries
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
+from outofcore.order.balanced import Balanced
 
 LEAST_DIMENSIONS = 64
 """Of a style embedding; a wider network has one for each channel."""
@@ -110,13 +111,17 @@ class StyleTask(Task):
     def loader_options(self) -> dict[str, Any]:
         """Windows that cover the history, and batches of players x games x positions."""
         section = self.section
-        balanced = {
-            **entries(self._games, section.positions_per_game, section.first_moves),
-            "groups": section.players_per_batch,
-            "entries": section.games_per_player,
-            "rows": section.positions_per_game,
-        }
-        return {"balanced": balanced}
+        table = entries(self._games, section.positions_per_game, section.first_moves)
+        balanced = Balanced(
+            table["group"],
+            table["first"],
+            table["count"],
+            table["step"],
+            groups=section.players_per_batch,
+            entries=section.games_per_player,
+            rows=section.positions_per_game,
+        )
+        return {"shuffle": balanced}
 
     def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
         """The whole batch: each of its games is compared with all others."""
