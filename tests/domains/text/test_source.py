@@ -221,7 +221,6 @@ def test_lines_of_json_are_known_by_their_content(convert, tokenizer: Tokenizer,
     ("content", "reasons"),
     [
         (b'{\n  "text": "pretty"\n}\n', ["not_json_lines"]),
-        (b'[{"text": "a"},\n{"text": "b"}]\n', ["not_json_lines"]),
         (b'\n "a string"', ["not_json_lines"]),
         (b'{"version": 1}', ["no_text"]),
         (b" \n", []),
@@ -234,6 +233,39 @@ def test_other_json_is_rejected_and_no_text(convert, tokenizer: Tokenizer, tmp_p
     found = convert(tmp_path)
     assert found.reasons == reasons
     assert found.documents == tokens_of(["text"], tokenizer)
+
+
+@pytest.mark.parametrize("indent", [None, 1], ids=["in a line", "indented"])
+@pytest.mark.parametrize("packing", ["", ".gz"], ids=["plain", "compressed"])
+@pytest.mark.usefixtures("tiny")
+def test_an_array_of_json_is_read_like_lines(convert, tokenizer: Tokenizer, tmp_path: Path, indent, packing: str):
+    texts = ["one", 'two ", ] [ { \\', None, PROSE[:100], "\u6625 \\u0041", *map(str, range(50))]
+    records = [{"meta": {"a": [1, "]"]}, "text": text} for text in texts] + [{"text": ["no string"]}]
+    content = json.dumps(records, indent=indent).replace("two", "tw\xff").encode("latin-1")
+    (tmp_path / f"a.json{packing}").write_bytes(gzip.compress(content) if packing else content)
+    found = convert(tmp_path)
+    assert found.documents == tokens_of([texts[0], *texts[3:]], tokenizer)
+    assert [column["offset"] for column in found.columns] == [0, *range(3, len(texts))]
+    assert sorted(found.reasons) == ["invalid_utf8", "no_text", "no_text"]
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("content", "documents", "reason"),
+    [
+        ('[{"text": "one"}, {"text": "two"', ["one"], "damaged_file"),
+        ('[{"text": "one"}, {"text": nothing}, {"text": "two"}]' + " " * 400, ["one"], "damaged_file"),
+        ('[{"text": "one"}, {"text": "' + "x" * 500 + '"}, {"text": "two"}]', ["one"], "damaged_file"),
+        ("[" * 200_000, [], "damaged_file"),
+        ("[]", [], None),
+    ],
+    ids=["cut short", "no JSON", "a long object", "brackets alone", "empty"],
+)
+def test_an_array_of_json_is_read_up_to_its_damage(convert, tokenizer, tmp_path: Path, content, documents, reason):
+    (tmp_path / "a.json").write_text(content)
+    found = convert(tmp_path)
+    assert found.documents == tokens_of(documents, tokenizer)
+    assert found.reasons == [reason] * (reason is not None)
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.csv", b"text\nx"), ("a", b"ARROW1\0\0")])

@@ -36,7 +36,7 @@ class SourceSection(Section):
     """How raw text becomes documents.
 
     ``.jsonl`` and ``.ndjson`` hold a document per line, and ``.json`` as well, if it begins with a line that is an
-    object; ``.parquet`` and ``.arrow`` hold a document per row. Anything else is plain text.
+    object, or in each object of an array; ``.parquet`` and ``.arrow`` hold a document per row. Anything else is plain text.
     """
 
     separator: str | None = Field(

@@ -45,7 +45,7 @@ def named(folder: Path, content: str) -> Path:
 
 def read(section: TextSection) -> list[str]:
     (file,) = open_raw(section)
-    return [document.decode() for document in texts(file, section)]
+    return [document.decode() for document in texts(file, section, [])]
 
 
 def test_a_dataset_is_read_as_it_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

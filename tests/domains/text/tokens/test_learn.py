@@ -62,7 +62,7 @@ def test_the_same_bytes_in_another_process_with_other_threads(folder: Path, thre
 def test_the_sample_is_a_share_of_each_file_in_chunks_that_end_with_words(folder: Path, monkeypatch):
     monkeypatch.setattr(learn, "SAMPLE_BYTES", 150_000)
     section, files = make(folder)
-    chunks = list(sample(section, files))
+    chunks = list(sample(section, files, []))
     total = sum(file.bytes for file in files)
     for file in files[:2]:
         assert any(file.path.read_bytes().startswith(chunk.encode()) for chunk in chunks if chunk)
@@ -75,14 +75,14 @@ def test_a_long_document_is_sampled_without_being_read_whole(tmp_path: Path, mon
     (tmp_path / "long.txt").write_bytes(b"word " * 1_200_000)
     monkeypatch.setattr(learn, "SAMPLE_BYTES", 200_000)
     section, files = make(tmp_path)
-    chunks = list(sample(section, files))
+    chunks = list(sample(section, files, []))
     assert "".join(chunks) == "word " * 40_000
 
 
 def test_a_document_that_is_not_valid_is_passed_over(tmp_path: Path):
     (tmp_path / "bad.jsonl").write_bytes(b'{"text": "good"}\nnot json\n{"text": "\xff"}\n')
     section, files = make(tmp_path)
-    assert list(sample(section, files)) == ["good"]
+    assert list(sample(section, files, [])) == ["good"]
 
 
 def test_a_given_tokenizer_is_taken_as_it_is(tokenizer_path: Path, tmp_path: Path):
@@ -127,4 +127,19 @@ def test_files_of_another_kind_are_refused(tmp_path: Path):
 def test_no_text_is_no_tokenizer(tmp_path: Path):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(ParamsError, match=r"no text to learn .* in UTF-8; tokens .* outofcore\.write_store"):
+        make_tokenizer(*make(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"content": "some text", "id": 7}'),
+        ("a.json", '[{"content": "some text", "id": 7}]'),
+        ("a.jsonl", '{"content": "some text", "id": 7, "text": ["a", "b"]}'),
+    ],
+    ids=["lines", "an array", "a list of texts"],
+)
+def test_a_missing_column_names_those_that_are_there(tmp_path: Path, name: str, content: str):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ParamsError, match=r"a string 'text' \(source.text_column\), got content \(str\), id \(int\)"):
         make_tokenizer(*make(tmp_path))

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import io
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-import numpy as np
 from pydantic import Field
 
 from outofcore.domains.domain import Section
-from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values, value_of
+from outofcore.domains.text.documents.reading import RecordsMember, grouped, value_of
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
-from outofcore.ndarrays import Ints
 from outofcore.raw.files import Member, RawFile, find_files
 from outofcore.settings.yaml_text import parse_yaml
 from outofcore.system.extras import load
@@ -61,19 +58,7 @@ class RecordsFile(RawFile):
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
         """One member."""
         del suffixes
-        yield RecordsMember(self.name, io.BufferedReader(io.BytesIO()), lambda: 0, self._values())
-
-    def _values(self) -> Iterator[Values]:
-        """The texts, about two megabytes at a time."""
-        texts: list[bytes | None] = []
-        first = size = 0
-        for text in self._texts():
-            texts.append(text)
-            size += 1 + len(text or b"")
-            if size >= BLOCK_BYTES or len(texts) == MOST_DOCUMENTS:
-                yield first, *_joined(texts)
-                first, size, texts = first + len(texts), 0, []
-        yield first, *_joined(texts)
+        yield RecordsMember(self.name, io.BufferedReader(io.BytesIO()), lambda: 0, grouped(self._texts()))
 
     def _texts(self) -> Iterator[bytes | None]:
         for number, record in enumerate(self._read()):
@@ -145,8 +130,3 @@ class HubFile(RecordsFile):
         except (FileNotFoundError, ValueError, ConnectionError) as error:
             raise ParamsError(f"text.raw: {self.path}: {' '.join(str(error).split())}") from error
         return records
-
-
-def _joined(texts: Sequence[bytes | None]) -> tuple[bytes, Ints]:
-    lengths = np.array([-1 if text is None else len(text) for text in texts], np.int64)
-    return b"".join(filter(None, texts)), lengths

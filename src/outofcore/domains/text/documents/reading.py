@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import codecs
+import json
+import re
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -28,6 +32,7 @@ TOKENS = (".bin", ".npy")
 TABLE_MARKS = (b"ARROW1", b"PAR1")
 COLUMNS = (".parquet", ".arrow")
 BOM = b"\xef\xbb\xbf"
+_OPENING = re.compile(r"[^\[\s,]")
 # Below this many bytes, decoding is faster than calling another library.
 _FEW_BYTES = 4096
 
@@ -172,6 +177,65 @@ class RecordsMember(Member):
     values: Iterator[Values]
 
 
+def grouped(texts: Iterable[bytes | None]) -> Iterator[Values]:
+    """Texts, about two megabytes at a time; those before damage come before it is raised."""
+    waiting: list[bytes | None] = []
+    first = size = 0
+    damage: DamagedInput | None = None
+
+    def values() -> Values:
+        lengths = np.array([-1 if text is None else len(text) for text in waiting], np.int64)
+        return first, b"".join(filter(None, waiting)), lengths
+
+    try:
+        for text in texts:
+            waiting.append(text)
+            size += 1 + len(text or b"")
+            if size >= BLOCK_BYTES or len(waiting) == MOST_DOCUMENTS:
+                yield values()
+                first, size, waiting = first + len(waiting), 0, []
+    except DamagedInput as error:
+        damage = error
+    yield values()
+    if damage is not None:
+        raise damage
+
+
+def texts_of_array(reader: Reader, column: str) -> Iterator[bytes | None]:
+    """The texts of a JSON array of objects, of which one at most is in memory; None for one without.
+
+    Raises DamagedInput where it is no JSON, an object is too long, or the first lacks the column.
+    """
+    decode, utf8 = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    waiting, place, first = "", 0, True
+    while fresh := reader.read(BLOCK_BYTES):
+        waiting, place = waiting[place:] + utf8.decode(fresh), 0
+        while (opening := _OPENING.search(waiting, place)) and opening.group() != "]":
+            try:
+                record, place = decode(waiting, opening.start())
+            except RecursionError as error:
+                raise DamagedInput(f"expected an array of objects in JSON, {error}") from error
+            except ValueError as error:
+                if len(waiting) - opening.start() > RECORD_BYTES:
+                    raise DamagedInput(f"expected an array of objects in JSON, {error}") from error
+                break  # its end was not read yet
+            text = value_of(record, column)
+            if first and text is None:
+                raise DamagedInput(no_column(record, column), "no_column")
+            first = False
+            yield text.encode("utf-8", "surrogatepass") if isinstance(text, str) else None
+    if waiting[place:].strip("[, \t\r\n") != "]":
+        raise DamagedInput(f"expected an array of objects in JSON, it ends with {waiting[place:][:40]!r}")
+
+
+def no_column(record: object, column: str) -> str:
+    """That a record lacks its text, and which keys it has."""
+    keys = reprlib.repr(record)
+    if isinstance(record, Mapping):
+        keys = ", ".join(f"{key} ({type(value).__name__})" for key, value in record.items())[:200]
+    return f"expected a string {column!r} (source.text_column), got {keys}"
+
+
 class OpenMember:
     """A member of a raw file."""
 
@@ -184,7 +248,9 @@ class OpenMember:
         self.reader = Reader(text.stream, text.encoding, text.offset)
         if isinstance(member, RecordsMember) or plain_name(member.name).lower().endswith(COLUMNS):
             self.kind: Format = "values"
+            self._values = member.values if isinstance(member, RecordsMember) else values(member, source.text_column)
             return
+        self._values = grouped(texts_of_array(self.reader, source.text_column))
         head = self.reader.read(BLOCK_BYTES)
         marked = head.startswith(BOM)
         self.kind = self._kind(head.removeprefix(BOM))
@@ -214,7 +280,7 @@ class OpenMember:
         line = line.strip()
         is_object = line.startswith(b"{") and (line.endswith(b"}") or not end)
         if name.endswith(".json"):
-            return "lines" if is_object or not line else "json"
+            return "values" if line.startswith(b"[") else "lines" if is_object or not line else "json"
         column = self._source.text_column
         has_text = is_object and any(f'"{key}"'.encode() in line for key in (column, column.split(".")[-1]))
         return "lines" if has_text else "text"
@@ -232,13 +298,11 @@ class OpenMember:
 
     def _documents(self) -> Iterator[tuple[int, bytes | Reject, Ints | None, bool]]:
         if self.kind == "values":
-            member = self._member
-            read = member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
-            for row, texts, lengths in read:
+            for row, texts, lengths in self._values:
                 yield row, texts, lengths, False
             return
         if self.kind == "json":
-            detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
+            detail = "JSON, but neither a document per line nor an array of them"
             yield 0, Reject(reason="not_json_lines", offset=0, detail=detail), None, False
             return
         reader, separator = self.reader, self.division.separator if self.division else b""

@@ -21,6 +21,7 @@ from outofcore.domains.text.documents.reading import (
     Contents,
     division,
     first_wrong_byte,
+    no_column,
     parts_of,
     value_of,
 )
@@ -213,7 +214,7 @@ def _text_of(line: bytes, column: str, offset: int) -> bytes | Reject:
         return Reject(reason="not_json", offset=offset, detail=str(error))
     text = value_of(record, column)
     if not isinstance(text, str):
-        return Reject(reason="no_text", offset=offset, detail=f"no string {column!r}")
+        return Reject(reason="no_text", offset=offset, detail=no_column(record, column))
     try:
         return text.encode()
     except UnicodeEncodeError:  # two halves that make a pair were joined by the parser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.errors import ParamsError
 from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import Member, RawFile
+from outofcore.raw.files import RawFile
 from outofcore.raw.streams import transcoded
+from outofcore.raw.unit import Reject
 from outofcore.system.durable import replace_text, writing
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
@@ -67,12 +67,14 @@ def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
 
 
 def _train(section: TextSection, files: Sequence[RawFile]) -> str:
-    chunks = filter(None, sample(section, files))
+    why: list[str] = []
+    chunks = filter(None, sample(section, files, why))
     first = next(chunks, None)
     if first is None:
         raise ParamsError(
             f"text.raw: no text to learn a tokenizer from in {len(files)} files, expected documents in UTF-8; tokens "
             "that are in a file already become a store by outofcore.write_store"
+            + "".join(f"; the first that is not read: {detail}" for detail in why[:1])
         )
     learn = _bpe if section.tokenizer.kind == "bpe" else _characters
     with Bar() as bar:
@@ -111,16 +113,16 @@ def _shown(chunks: Iterator[str], files: Sequence[RawFile], bar: Bar) -> Iterato
     bar.update(task, description="tokenizer: learning the tokens", total=None)
 
 
-def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
+def sample(section: TextSection, files: Sequence[RawFile], why: list[str]) -> Iterator[str]:
     """Training text of a tokenizer: the beginning of each raw file, by its share of ``SAMPLE_BYTES``.
 
-    In chunks of at most 64 KiB that end with a document or a word.
+    In chunks of at most 64 KiB that end with a document or a word. Why documents are not read is appended to ``why``.
     """
     total = sum(file.bytes for file in files)
     for file in files:
         # A dataset, which is a file of its own, states no size.
         left = -(-SAMPLE_BYTES * file.bytes // total) if total else SAMPLE_BYTES
-        for document in texts(file, section):
+        for document in texts(file, section, why):
             waiting = document[:left]
             left -= len(waiting)
             while len(waiting) > CHUNK_BYTES + 4:
@@ -132,18 +134,20 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
                 break
 
 
-def texts(file: RawFile, section: TextSection) -> Iterator[bytes]:
-    """The documents of a file."""
+def texts(file: RawFile, section: TextSection, why: list[str]) -> Iterator[bytes]:
+    """The documents of a file; what is not read is counted by the conversion."""
     for member in file.members(SUFFIXES):
-        with suppress(DamagedInput):  # unreadable input is counted by the conversion
-            yield from _of_member(member, section)
-
-
-def _of_member(member: Member, section: TextSection) -> Iterator[bytes]:
-    text = MemberText(0, member.name, member.name, 0, *transcoded(member.stream), member)
-    for offset, payload, contents in OpenMember(text, section).documents():
-        if isinstance(payload, bytes):
-            yield from read_documents(text.unit(offset, payload, detail=contents), section).texts
+        try:
+            text = MemberText(0, member.name, member.name, 0, *transcoded(member.stream), member)
+            for offset, payload, contents in OpenMember(text, section).documents():
+                if isinstance(payload, Reject):
+                    why.append(payload.detail)
+                    continue
+                documents = read_documents(text.unit(offset, payload, detail=contents), section)
+                why += [reject.detail for reject in documents.rejects[: 1 - len(why)]]
+                yield from documents.texts
+        except DamagedInput as error:
+            why.append(str(error))
 
 
 def _given(section: TextSection) -> str:
