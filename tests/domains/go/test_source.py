@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import hashlib
 import io
 import pickle
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -155,81 +151,6 @@ def test_units_travel(tmp_path: Path) -> None:
     section = GoSection(raw=str(raw))
     for unit in units(find_files(raw, "**/*", (".sgf",), section="go"), section):
         assert pickle.loads(pickle.dumps(unit)).payload == unit.payload
-
-
-def damaged(data: bytes) -> bytes:
-    return data[: len(data) // 2]
-
-
-MANY = b"\n".join(
-    text("B" + "abcdefghi"[one] * 2, "W" + "abcdefghi"[two] + "i") for one in range(7) for two in range(8)
-)
-
-
-@pytest.mark.parametrize("packed", [zstandard.compress, gzip.compress, bz2.compress])
-def test_the_rest_of_a_damaged_file_is_one_record(convert_text: ConvertText, packed: Callable[[bytes], bytes]) -> None:
-    ending = {zstandard.compress: "zst", gzip.compress: "gz", bz2.compress: "bz2"}[packed]
-    noise = b"".join(b"(;SZ[9]C[%s];B[aa];W[bb])\n" % secrets_of(number) for number in range(4000))
-    converted = convert_text({f"a.sgf.{ending}": damaged(packed(noise)), "b.sgf": MANY})
-    assert converted.reasons.count("damaged_file") == 1
-    assert set(converted.reasons) == {"damaged_file"}
-    whole = converted.sequences["source"].tolist().count("a.sgf")
-    assert whole < 4000
-    assert set(converted.sequences["length"][:whole]) <= {2}  # no game is cut short in silence
-    offset = converted.rejects[0][1].offset
-    assert offset >= sum(len(b"(;SZ[9]C[];B[aa];W[bb])\n") for _ in range(whole))
-    assert converted.counts["unterminated"] == 0
-    assert converted.raw_bytes > 0
-
-
-def secrets_of(number: int) -> bytes:
-    """Text that no compressor makes small."""
-    return hashlib.sha256(str(number).encode()).hexdigest().encode()
-
-
-def test_archives_that_break_off(tmp_path: Path) -> None:
-    whole = write_tar(tmp_path / "whole.tar.zst", compress=True).read_bytes()
-    plain = write_tar(tmp_path / "plain.tar", compress=False).read_bytes()
-    for name, data in (("cut.tar.zst", whole[:-20]), ("cut.tar", plain[:700]), ("cut2.tar", plain[:1600])):
-        raw = tmp_path / name.replace(".", "_")
-        raw.mkdir()
-        (raw / name).write_bytes(data)
-        converted = convert(raw, filters=FILTERS)
-        assert converted.reasons.count("damaged_file") == 1, name
-        assert converted.raw_bytes == len(data)
-    (tmp_path / "no.tar").write_bytes(b"nothing of the kind" * 100)
-    assert convert(tmp_path / "no.tar").reasons == ["damaged_file"]
-
-
-@pytest.mark.parametrize("cut", [700, 1024, 1100, 1600])
-def test_an_archive_that_was_cut_tells_where(tmp_path: Path, cut: int) -> None:
-    plain = write_tar(tmp_path / "plain.tar", compress=False).read_bytes()
-    (tmp_path / "cut.tar").write_bytes(plain[:cut])
-    converted = convert(tmp_path / "cut.tar", filters=FILTERS)
-    assert converted.found == len(converted.keys) + len(converted.rejects)
-    (where, reject) = converted.rejects[-1]
-    assert reject.reason == "damaged_file"
-    assert where.startswith("cut.tar")
-    assert reject.offset or "at byte" in reject.detail
-
-
-def test_what_an_archive_holds_beside_files_is_counted(tmp_path: Path) -> None:
-    link = tarfile.TarInfo("players/3.sgf")
-    link.type, link.linkname = tarfile.SYMTYPE, "1.sgf"
-    inner = zstandard.compress(bytes(96 << 20))
-    bomb, nested = tarfile.TarInfo("players/4.sgf.zst"), tarfile.TarInfo("more.zip")
-    bomb.size, nested.size = len(inner), 3
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        archive.addfile(link)
-        archive.addfile(bomb, io.BytesIO(inner))
-        archive.addfile(nested, io.BytesIO(b"zip"))
-        one = tarfile.TarInfo("../players/\udcff.sgf")
-        one.size = len(GAMES["players/2.sgf"])
-        archive.addfile(one, io.BytesIO(GAMES["players/2.sgf"]))
-    converted = convert(tmp_path / "a.tar", filters=FILTERS)
-    assert converted.reasons == ["not_a_file", "decompression_bomb", "nested_archive", "occupied"]
-    assert converted.sequences["source"].tolist() == ["../players/\\udcff.sgf"]
-    assert [where for where, _ in converted.rejects][:1] == ["a.tar/players/3.sgf"]
 
 
 @pytest.mark.parametrize("last", [b"(;SZ[9];B[ee];W[f", "(;SZ[9]CA[Shift_JIS]PB[表];B[ee];W[f".encode("cp932")])

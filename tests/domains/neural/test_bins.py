@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from outofcore.domains.neural import source as cutting
 from outofcore.domains.neural.spikes import histogram, histogram_by
 from tests.domains.neural.naive import NaiveSession
 from tests.domains.neural.rig import convert, save_session, section_of
@@ -92,12 +93,34 @@ def test_every_bin_is_what_the_naive_reader_gives(data):
         order = np.argsort(times, kind="stable") if draw(st.booleans()) else slice(None)  # by time or by neuron
         stored |= {"spike_times": times[order], "owners": owners[order]}
         names["spike_neurons"] = "owners"
-    source = {"names": names, "bin_width": 0.07 if clocked else None, "response_dtype": "float32"}
+        if kind in ("h5", "zarr") and draw(st.booleans()):
+            del stored["owners"], stored["spike_times"], names["spike_neurons"]
+            names["spike_times"] = "units"
+            stored |= {f"units/{unit}": train for unit, train in zip((3, 7), arrays["spike_times"], strict=True)}
+    marks = draw(st.sampled_from(["table", "vectors", "group"])) if clocked else "table"
+    if marks == "vectors" or (marks == "group" and kind in ("h5", "zarr")):
+        begun, ended = stored.pop("trial").T
+        stored |= {"trial/start": begun, "trial/end": ended} if marks == "group" else {"begun": begun, "ended": ended}
+        names["trial"] = "trial" if marks == "group" else ["begun", "ended"]
+    axes = {}
+    if draw(st.booleans()):  # time is the last axis
+        axes = {
+            role: stored[role].ndim - 1 for role in ("stimulus", "responses", "behavior", "valid") if role in stored
+        }
+        stored |= {role: np.moveaxis(stored[role], 0, -1).copy() for role in axes}
+    source = {"time_axis": axes, "names": names, "bin_width": 0.07 if clocked else None, "response_dtype": "float32"}
     if clocked:
         modes = st.sampled_from(["mean", "hold", "linear"])
         source["resample"] = {"responses": draw(modes), "behavior": draw(modes)}
-    with tempfile.TemporaryDirectory() as folder:
-        result = convert(save_session(kind, Path(folder), stored), **source)
+    unit_bytes = draw(st.sampled_from([1, 300, 2000]))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        whole = convert(save_session(kind, Path(folder), stored), **source)
+        for name in ("UNIT_BYTES", "ONE_READER_UNIT_BYTES"):
+            patch.setattr(cutting, name, unit_bytes)
+        result = convert(Path(folder), **source)
+    assert whole.units == 1
+    assert (result.only.sequences, result.counts) == (whole.only.sequences, whole.counts)
+    assert (result.found, result.accepted, result.rejects) == (whole.found, whole.accepted, whole.rejects)
     naive = NaiveSession(arrays, section_of(Path(), **source).source)
     rows, found = result.only.rows, 0
     for each in result.only.sequences:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 
-import h5py
 import numpy as np
 import pytest
 
@@ -54,42 +53,6 @@ def held(times, centre):
     return max(place for place, time in enumerate(times) if time <= centre)
 
 
-@pytest.mark.parametrize("kind", ["h5", "npz", "npy", "zarr"])
-def test_time_may_be_any_axis_of_what_has_a_clock(clocked, tmp_path, kind):
-    settings = {"names": TRACES, "bin_width": WIDTH, "stimulus_dtype": "float32"}
-    turned = {"stim": np.moveaxis(clocked["stim"], 0, 2), "traces": clocked["traces"].T}
-    for name in ("plain", "turned"):
-        (tmp_path / name).mkdir()
-    plain = convert(save_session("npz", tmp_path / "plain", clocked), **settings)
-    turned = {name: np.ascontiguousarray(array) for name, array in turned.items()}
-    folder = save_session(kind, tmp_path / "turned", clocked | turned)
-    result = convert(folder, time_axis={"stimulus": 2, "responses": 1}, **settings)
-    for name, rows in plain.only.rows.items():
-        assert np.array_equal(result.only.rows[name], rows), name
-
-
-def test_numbers_of_frames_in_a_row(clocked, write_h5):
-    generator = np.random.default_rng(3)
-    clocked["number"] = generator.integers(0, 600, (1, 600))
-    settings = {"names": SPIKES | {"frame": "number"}, "bin_width": WIDTH}
-    result = convert(write_h5(clocked), **settings)
-    frame_times = nanoseconds(clocked["frame_times"])
-    expected = [clocked["number"][0, held(frame_times, each[3])] for each in plain_bins(clocked) if each[4] is not None]
-    assert np.array_equal(result.only.rows["stim"], clocked["stim"][expected])
-
-
-def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
-    path = write_h5(clocked)
-    one = convert(path, names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
-    with h5py.File(path, "a") as file:
-        for neuron in range(4):
-            file[f"units/{neuron}"] = clocked["spike_times"][clocked["spike_neurons"] == neuron]
-    each = convert(
-        path, names=SPIKES | {"spike_times": "units", "spike_neurons": None}, bin_width=WIDTH, response_dtype="uint16"
-    )
-    assert np.array_equal(one.only.rows["robs"], each.only.rows["robs"])
-
-
 @pytest.mark.parametrize("names", [TRACES, SPIKES])
 def test_a_unit_that_was_sent_to_another_process_is_converted_as_here(clocked, write_h5, names, monkeypatch):
     monkeypatch.setattr(source, "UNIT_BYTES", 3000)
@@ -102,21 +65,6 @@ def test_a_unit_that_was_sent_to_another_process_is_converted_as_here(clocked, w
         assert all(np.array_equal(here.rows[name], there.rows[name]) for name in here.rows)
         units += 1
     assert units > 3
-
-
-@pytest.mark.parametrize("kind", ["h5", "zarr"])
-@pytest.mark.parametrize("keys", [("start", "end"), ("start_time", "stop_time")])
-def test_trials_may_be_a_group_of_starts_and_ends(clocked, tmp_path, kind, keys):
-    expected = convert(save_session("npy", tmp_path, clocked), names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
-    columns = {f"trials/{key}": clocked["trials"][:, side] for side, key in enumerate(keys)}
-    folder = tmp_path / kind
-    folder.mkdir()
-    save_session(kind, folder, {name: each for name, each in clocked.items() if name != "trials"} | columns)
-    got = convert(folder, names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
-    assert [{**each, "key": b""} for each in got.only.sequences] == [
-        {**each, "key": b"", "source": got.only.sequences[0]["source"]} for each in expected.only.sequences
-    ]
-    assert np.array_equal(got.only.rows["robs"], expected.only.rows["robs"])
 
 
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "complex128"])
@@ -142,26 +90,6 @@ def test_vectors_of_whole_numbers_may_be_of_several_types(clocked, write_h5, typ
     assert np.array_equal(expected.only.rows["robs"], got.only.rows["robs"])
 
 
-@pytest.mark.parametrize("names", [TRACES, SPIKES])
-def test_cuts_do_not_show(clocked, write_h5, names, monkeypatch):
-    clocked["traces"][120:140] = np.nan
-    clocked["frame_times"][[77, 200, 201]] = np.nan
-    clocked["trials"] = np.array([[3.1, 12.5]])
-    path = write_h5(clocked)
-    settings = {"names": names, "bin_width": WIDTH, "resample": {"responses": "mean", "behavior": "linear"}}
-    whole = convert(path, **settings)
-    for bins in (1, 13, 100):
-        monkeypatch.setattr(source, "UNIT_BYTES", bins * 70)
-        pieces = convert(path, **settings)
-        assert pieces.units > whole.units
-        assert pieces.only.sequences == whole.only.sequences
-        assert [(each.reason, each.offset) for each in pieces.rejects] == [
-            (each.reason, each.offset) for each in whole.rejects
-        ]
-        for name, rows in whole.only.rows.items():
-            assert np.array_equal(pieces.only.rows[name], rows)
-
-
 def test_a_gap_between_frames_has_no_frame(clocked, write_h5):
     clocked["frame_times"][300:] += 2.0
     clocked["trials"] = np.array([[3.5, 13.5]])
@@ -177,22 +105,6 @@ def test_a_gap_between_frames_has_no_frame(clocked, write_h5):
     assert reject.offset == lost[0]
     assert abs(result.counts["bins_rejected"] - len(lost)) <= 1
     assert [each["trial"] for each in result.only.sequences] == [0, 0]
-
-
-@pytest.mark.parametrize("names", [TRACES, SPIKES])
-def test_a_session_aligned_to_its_stimulus_loses_nothing(clocked, write_h5, names):
-    settings = {"names": names, "bin_width": WIDTH, "resample": RESAMPLE}
-    timed = ("frame_times", "sample_times", "running_times", "spike_times", "trials")
-    clocked |= {name: np.rint(clocked[name] * 1e6).astype(np.int64) for name in timed}
-    plain = convert(write_h5(clocked), time_unit="us", **settings)
-    for shift in (8_000_000, 20_000_000):
-        moved = clocked | {name: clocked[name] - shift for name in timed}
-        aligned = convert(write_h5(moved), time_unit="us", **settings)
-        assert not aligned.rejects
-        assert aligned.counts == plain.counts
-        assert aligned.counts["frames_without_time"] == 0
-        for name, rows in plain.only.rows.items():
-            assert np.array_equal(aligned.only.rows[name], rows), name
 
 
 def test_a_text_session_aligned_to_its_stimulus(clocked, tmp_path):

@@ -19,26 +19,6 @@ from outofcore.raw.unit import NO_AUDIT, AuditRate
 from tests.domains.neural.rig import NAMES, convert, save_session, section_of
 
 
-@pytest.mark.parametrize("kind", ["h5", "compressed"])
-def test_cuts_do_not_show(tmp_path, frames, kind, monkeypatch):
-    frames["robs"][[3, 120, 121, 180]] = np.nan
-    frames["trial"][:] = np.repeat([0, 1, 2], 200)
-    save_session(kind, tmp_path, frames)
-    whole = convert(tmp_path, names=NAMES)
-    for bins in (1, 7, 50, 333):
-        monkeypatch.setattr(source, "UNIT_BYTES", bins * 80)
-        monkeypatch.setattr(source, "ONE_READER_UNIT_BYTES", bins * 80)
-        pieces = convert(tmp_path, names=NAMES)
-        assert pieces.units > whole.units
-        assert pieces.only.sequences == whole.only.sequences
-        assert [(each.reason, each.offset) for each in pieces.rejects] == [
-            (each.reason, each.offset) for each in whole.rejects
-        ]
-        assert (pieces.found, pieces.accepted, pieces.counts) == (whole.found, whole.accepted, whole.counts)
-        for name, rows in whole.only.rows.items():
-            assert np.array_equal(pieces.only.rows[name], rows)
-
-
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_window_inside_a_sequence_is_always_valid(tmp_path_factory, data):
@@ -77,21 +57,6 @@ def test_a_window_inside_a_sequence_is_always_valid(tmp_path_factory, data):
     assert kept + result.counts["bins_outside_trials"] == bins
 
 
-def test_a_run_without_numbers_is_masked_and_counted(frames, write_h5):
-    frames["robs"][100:120] = np.nan
-    frames["robs"][300:310, 1] = np.nan
-    result = convert(write_h5(frames), names=NAMES)
-    assert not result.rejects
-    assert result.counts["bins_rejected"] == 0
-    assert result.counts["bins_without_response"] == result.counts["bins_without_response_not_finite"] == 20
-    assert result.counts["responses_masked"] == 70
-    part = result.only
-    assert np.array_equal(part.rows["stim"], frames["stim"])
-    assert np.array_equal(part.rows["dfs"], np.isfinite(frames["robs"]))
-    assert np.array_equal(part.rows["robs"], np.nan_to_num(frames["robs"]))
-    assert [each["length"] for each in part.sequences] == [50] * 12
-
-
 @pytest.mark.parametrize("missing", ["not_finite", "masked", "no_behavior", "unreadable"])
 def test_a_bin_without_a_response_costs_no_window_that_sees_its_frame(frames, write_h5, missing):
     arrays = {name: array[:400] for name, array in frames.items() if name != "trial"}
@@ -122,19 +87,10 @@ def test_a_bin_without_a_response_costs_no_window_that_sees_its_frame(frames, wr
     assert not rows["behavior"][lost].any() or missing != "no_behavior"
 
 
-def test_a_mask_by_bin_or_by_neuron(frames, write_h5):
-    valid = np.random.default_rng(0).random((600, 3)) > 0.4
-    result = convert(write_h5(frames | {"dfs": valid}), names=NAMES | {"valid": "dfs"})
-    silent = ~valid.any(1)
-    assert np.array_equal(result.only.rows["dfs"], valid)
-    assert (result.found, result.accepted, result.rejects) == (12, 12, [])
-    assert result.counts["bins_without_response"] == result.counts["bins_without_response_masked"] == silent.sum()
-    by_bin = convert(write_h5(frames | {"dfs": valid[:, 0]}), names=NAMES | {"valid": "dfs"})
-    assert np.array_equal(by_bin.only.rows["stim"], frames["stim"])
-    assert np.array_equal(by_bin.only.rows["dfs"], np.repeat(valid[:, :1], 3, 1))
-    wrong = write_h5(frames | {"dfs": valid[:, :2]})
+def test_a_mask_of_some_neurons_is_refused(frames, write_h5):
+    path = write_h5(frames | {"dfs": np.ones((600, 2))})
     with pytest.raises(RawInputError, match="expected a column for all or for each of 3 neurons, got 2"):
-        convert(wrong, names=NAMES | {"valid": "dfs"})
+        convert(path, names=NAMES | {"valid": "dfs"})
 
 
 def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(frames, write_h5):
