@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -32,7 +31,7 @@ from tests.loading.conftest import (
     stopped_anywhere,
     together,
 )
-from tests.property import order_oracle
+from tests.property.order_oracle import page
 
 SIZES = {"lichess": [[300, 1, 64, 2000], [700, 35]], "twic": [[1000, 900]], "club": [[130] * 5]}
 WEIGHTS = {"lichess": 0.5, "twic": 0.3, "club": 0.2}
@@ -142,50 +141,28 @@ def test_one_order_wherever_rows_are(sources: dict[str, list[Path]], kind: str) 
     assert len(orders) == 1
 
 
-def test_is_what_the_definition_says(sources: dict[str, list[Path]]) -> None:
-    """The order, from the schedule and the epochs of each source, by loops over lists."""
-    batches = opened(sources, stop="all")
-    batches.set_epoch(3)
-    sampler = batches.readers[0].sampler
-    assert isinstance(sampler, MixtureSampler)
-    weights = [source.weight for source in sampler.sources]
-    labels = schedule(weights).tolist()
-    natural: list[list[int]] = []  # rows of each source
-    begin: list[list[int]] = []  # the same, where each store begins with a chunk of its own
+@pytest.mark.parametrize("stop", ["first", "all"])
+def test_is_what_the_page_says(sources: dict[str, list[Path]], stop: Any) -> None:
+    """docs/order.md, whose code is run; it knows no pools, so that a loader's memory decides nothing."""
+    rows: list[list[int]] = []  # of each source
+    begins: list[list[int]] = []  # the same, where each store begins with a chunk of its own
     for number, stores in enumerate(SIZES.values()):
-        firsts, rows, places, chunks = np.cumsum([0, *map(sum, stores)]).tolist(), [], [], 0
-        for first, count in zip(firsts, map(sum, stores), strict=False):
-            rows += range(FIRST * number + first, FIRST * number + first + count)
-            places += range(64 * chunks, 64 * chunks + count)
-            chunks += -(-count // 64)
-        natural.append(rows)
-        begin.append(places)
+        sizes_of_stores = list(map(sum, stores))
+        rows.append(list(range(FIRST * number, FIRST * number + sum(sizes_of_stores))))
+        firsts = np.cumsum([0, *(-(-size // 64) * 64 for size in sizes_of_stores)]).tolist()
+        begins.append(
+            [first + row for first, size in zip(firsts, sizes_of_stores, strict=False) for row in range(size)]
+        )
+    weights = page.whole_weights(WEIGHTS.values())
 
-    def samples_of(source: int) -> Iterator[int]:
-        turn, blocks = 0, -(-8 * weights[source] // PLACES)
-        while True:
-            seed = order_oracle.key(5, 28, source, turn)
-            order = order_oracle.epoch(begin[source], 64, 1, blocks, 16, True, seed, 3)
-            yield from (natural[source][sample] for sample in order)
-            turn += 1
+    def order_of(source: int, seed: int) -> list[int]:
+        pools = page.shuffled_pools(begins[source], 64, 1, -(-8 * weights[source] // PLACES), 16, seed, 3)
+        return [rows[source][sample] for pool in pools for sample in pool]
 
-    feeds, expected = [samples_of(source) for source in range(3)], list[int]()
-    for place in range(0, sampler.positions, 16):
-        near = [labels[at % PLACES] for at in range(place, min(place + 16, sampler.positions))]
-        inside = place % sampler.pool_positions
-        state = order_oracle.mix((order_oracle.key(5, 3, 29, place - inside) + inside) % 2**64)
-        expected += [next(feeds[source]) for source in shuffled(near, state)]
-    assert drawn(batches).tolist() == expected
-
-
-def shuffled(values: list[int], state: int) -> list[int]:
-    """The shuffle of the order's definition, from a key that is made already."""
-    values = list(values)
-    for last in reversed(range(1, len(values))):
-        state = (state + 0x9E3779B97F4A7C15) % 2**64
-        other = order_oracle.mix(state) * (last + 1) // 2**64
-        values[last], values[other] = values[other], values[last]
-    return values
+    batches = opened(sources, stop=stop)
+    batches.set_epoch(3)
+    expected = page.mixture(sizes(), weights, stop, order_of, 5, 3)
+    assert drawn(batches).tolist() == [row for _, row in expected]
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])

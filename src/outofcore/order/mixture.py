@@ -23,7 +23,7 @@ import numpy as np
 from outofcore.checks import one_of, refuse
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Bytes, Ints
-from outofcore.order.permutation import key, shuffle_runs
+from outofcore.order.permutation import MASK_64, key, shuffle_runs
 from outofcore.order.plain import LANES, EpochOrder, PlainSampler, Pools
 from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler
 from outofcore.order.windows import Windows
@@ -185,7 +185,7 @@ class MixtureSampler(Sampler):
             "order": VERSION,  # of mixtures
             "sources": [[source.name, source.stores, source.weight] for source in self.sources],
             "stop": self._stop,
-            "schedule": [PLACES, TOGETHER, self.pool_positions],
+            "schedule": [PLACES, TOGETHER],
             "samples": self.positions,
             "each": [plain.describe() for plain in self.plain],
         }
@@ -239,7 +239,9 @@ class _Passes:
         sampler, before = self._sampler, (self._orders, self._samples)
         self._orders, self._samples = {}, {}
         sources = sampler.schedule[np.arange(begin, end) % PLACES].astype(np.int64)
-        shuffle_runs(sources, TOGETHER, np.uint64(key(sampler.seed, self._number, _TOGETHER, begin)))
+        # A pool begins with a run of 16, whose key is that of its first position: the order knows no pools.
+        start = (key(sampler.seed, self._number, _TOGETHER) + begin) & MASK_64
+        shuffle_runs(sources, TOGETHER, np.uint64(start))
         out = np.empty(end - begin, np.int64)
         for source, first in enumerate(sampler.drawn(begin).tolist()):
             where = np.flatnonzero(sources == source)
