@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -53,7 +53,7 @@ from outofcore.store.reader import open_store
 from outofcore.store.schema import Field
 from rivals.peers import PEERS, THREADED, peer
 
-CODECS = ("none", "lz4", "zstd")
+CODECS = get_args(CodecName)
 FRAME_STORES: dict[str, CodecName] = {"store.zarr": "lz4", "none.zarr": "none"}
 TITLES = {
     "chess": "chess: shuffled positions as planes",

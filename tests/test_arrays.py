@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import h5py
 import numpy as np
@@ -25,6 +25,7 @@ from outofcore.conversion.labels import Labels
 from outofcore.conversion.user_arrays import fields_of, form_of
 from outofcore.errors import ParamsError
 from outofcore.space.filesystems import folder_bytes
+from outofcore.store.codecs import CodecName
 from outofcore.store.schema import Layout
 from tests.own_arrays import ROWS, check, data_of, pieces
 
@@ -191,7 +192,7 @@ def test_chunks_have_about_256_kib(row: tuple[int, ...], rows: int, tmp_path: Pa
     assert {store.rows("train")[name].chunk_rows for name in "xy"} == {rows}
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", get_args(CodecName))
 def test_the_forecast_is_an_upper_bound(codec: Any, tmp_path: Path) -> None:
     noise = np.random.default_rng(0)
     for rows in (1, 4000, 50_000):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -24,13 +24,14 @@ from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
 from outofcore.order.plain import InOrder, Shuffle
 from outofcore.order.windows import Window
+from outofcore.store.codecs import CodecName
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, Plain, flat, identities, moving, rows_of, threads_since
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", get_args(CodecName))
 def test_raw_batches_hold_what_was_stored(make_store: MakeStore, codec: str) -> None:
     seen = 0
     for batch in loader(make_store(codec=codec), batch_size=100, memory="8MiB"):

@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from outofcore.store.target import Target
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
 
-CODECS: tuple[CodecName, ...] = ("none", "lz4", "zstd")
+CODECS: tuple[CodecName, ...] = get_args(CodecName)
 SCHEMA = Schema(
     rows=(
         Field(name="noise", dtype="uint8", shape=(7,), doc="random bytes"),

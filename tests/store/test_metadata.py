@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -20,7 +20,8 @@ from zarr.storage import MemoryStore
 
 from outofcore.errors import OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
-from outofcore.store.codecs import ChunkCodec, CodecName
+from outofcore.store import codecs
+from outofcore.store.codecs import CODECS, ChunkCodec, CodecName
 from outofcore.store.metadata import DTYPES, array_document, as_bytes, group_document, parse_array
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout
@@ -329,7 +330,28 @@ def test_an_absent_attribute_is_named(root: Path) -> None:
         open_store(root).attributes["vocabulary"]
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_a_refusal_names_what_differs() -> None:
+    field, codec = Field(name="x", dtype="int64", doc=""), ChunkCodec("zstd", 3, "int64")
+    document = json.loads(as_bytes(array_document("train", field, codec, Layout(), 10)))
+    document["codecs"][0]["configuration"]["codecs"][0]["configuration"]["endian"] = "big"
+    where = r"codecs\.0\.configuration\.codecs\.0\.configuration\.endian"
+    with pytest.raises(StoreError, match=rf"\({where} is 'big', expected 'little'\)"):
+        parse_array("a.zarr", "train/x", document)
+
+
+def test_codecs_of_one_compressor_are_told_apart_by_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    def configuration(level: int, item: int) -> dict[str, Any]:
+        return {**CODECS["lz4"].configuration(level, item), "shuffle": "shuffle"}
+
+    rows = {"shuffled": CODECS["lz4"]._replace(configuration=configuration), **CODECS}
+    monkeypatch.setattr(codecs, "CODECS", rows)
+    for name in rows:
+        codec = ChunkCodec(name, 0 if name == "none" else 3, "int64")  # type: ignore[arg-type]
+        document = array_document("train", Field(name="x", dtype="int64", doc=""), codec, Layout(), 10)
+        assert parse_array("a.zarr", "train/x", json.loads(as_bytes(document))).codec == codec
+
+
+@pytest.mark.parametrize("codec", get_args(CodecName))
 @pytest.mark.parametrize("dtype", [*sorted(DTYPES), "string"])
 @pytest.mark.parametrize("shape", [(), (8, 3)])
 def test_the_documents_are_those_of_zarr_python(dtype: str, codec: CodecName, shape: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.order.plain import Shuffle
+from outofcore.store.codecs import CodecName
 from outofcore.store.connection import RETRIES, address_of, repeated, what_failed
 from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
@@ -42,7 +44,7 @@ pytestmark = pytest.mark.xdist_group("object storage")
 GAMES = [[40, 300, 77] for _ in range(12)]
 
 
-@pytest.fixture(params=["zstd", "none", "lz4"])
+@pytest.fixture(params=get_args(CodecName))
 def local(request: pytest.FixtureRequest, make_store: Callable[..., Path]) -> Path:
     return make_store(batches=GAMES, layout=Layout(codec=request.param, chunk_rows=64, shard_rows=512))
 

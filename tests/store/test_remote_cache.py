@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ from outofcore.loading.loader import loader
 from outofcore.order.plain import Shuffle
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store import remote_cache
+from outofcore.store.codecs import CodecName
 from outofcore.store.files import IN_MEMORY, Ranges, read_checked
 from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import RemoteFiles
@@ -120,7 +121,7 @@ def cached_files(store: Store) -> CachedFiles:
     return files
 
 
-@pytest.mark.parametrize("codec", ["zstd", "none", "lz4"])
+@pytest.mark.parametrize("codec", get_args(CodecName))
 def test_the_second_epoch_comes_from_this_machine(
     codec: str, folder: Path, make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +275,19 @@ def test_processes_share_it_even_one_that_was_killed(
     assert_rows(open_store(url), local)
     assert shards(troubles) == 0
     assert on_disk(folder) > 4096
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_folder_is_listed_once_for_many_pieces(
+    local: Path, watched: tuple[str, Troubles], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Path] = []
+    stored = remote_cache._stored
+    monkeypatch.setattr(remote_cache, "_stored", lambda path: listed.append(path) or stored(path))
+    url, troubles = watched
+    assert_rows(open_store(url), local)
+    assert shards(troubles) > 10
+    assert len(listed) == 1
 
 
 def test_it_grows_to_its_limit_and_says_so_once(

@@ -6,18 +6,20 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import zarr
 
+from outofcore.store.codecs import CodecName
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from tests.store.conftest import SCHEMA, batch
 
-CODECS = ["none", "lz4", "zstd"]
+CODECS = get_args(CodecName)
 
 
 @pytest.mark.parametrize("codec", CODECS)

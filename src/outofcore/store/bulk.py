@@ -37,8 +37,8 @@ Named = tuple[str | None, str]
 
 CRC_32C: Named = (google_crc32c.value.__module__, "crc32c_value")  # of the extension; the pure Python variant has none
 
-_NONE, _LZ4, _ZSTD, _OTHER = range(4)
-_KINDS: dict[CodecName, int] = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # of the codecs with a kernel here
+_NONE, _LZ4, _ZSTD = range(3)
+_KINDS: dict[CodecName, int] = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # which part of the kernel decodes a codec
 KINDS = {CODECS[name].zarr: kind for name, kind in _KINDS.items()}
 """The compressors that :func:`decode_plain` knows, by Zarr's names, "" for none."""
 
@@ -323,7 +323,7 @@ def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDA
         _ = sealed[0].checksums  # of all arrays: read once, and not in each of the threads
         files.for_each(lambda pair: pair[0].manifest(pair[1]), unread)
     jobs = np.empty((len(sealed), len(chunks), 7), np.int64)
-    jobs[:, :, 4] = [[_KINDS.get(array.codec.name, _OTHER)] for array in sealed]
+    jobs[:, :, 4] = [[_KINDS[array.codec.name]] for array in sealed]
     jobs[:, :, 5], jobs[:, :, 6] = np.arange(len(sealed))[:, np.newaxis], slots
     cells, wanted = [], []
     for shard in touched:

@@ -183,9 +183,13 @@ def zarr_codecs(codec: ChunkCodec) -> list[dict[str, Any]]:
     return [plain, *middle, {"name": "crc32c"}]
 
 
-def codec_of(chain: list[dict[str, Any]]) -> tuple[CodecName, Any]:
-    """Name and level of the codec whose chain this may be."""
-    for name, codec in CODECS.items():
-        if codec.zarr == chain[1]["name"]:
-            return name, chain[1]["configuration"][codec.level]
-    return "none", 0
+def codec_of(chain: list[dict[str, Any]], dtype: str) -> ChunkCodec:
+    """The codec that writes this chain; if none does, one of the same compressor, or else without one."""
+    compressor = chain[1]
+    codecs = [
+        ChunkCodec(name, compressor["configuration"][codec.level], dtype)
+        for name, codec in CODECS.items()
+        if codec.zarr == compressor["name"]
+    ]
+    codecs.append(ChunkCodec("none", 0, dtype))
+    return next((codec for codec in codecs if zarr_codecs(codec) == chain), codecs[0])

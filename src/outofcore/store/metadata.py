@@ -161,9 +161,9 @@ def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
     """What varies between arrays, from a document that is otherwise the one that would be written."""
     (rows, *inner), (shard, *_) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
     sharding, dtype = document["codecs"][0]["configuration"], document["data_type"]
-    chunk, (name, level) = sharding["chunk_shape"][0], codec_of(sharding["codecs"])
+    chunk, codec = sharding["chunk_shape"][0], codec_of(sharding["codecs"], dtype)
     sizes, text = (rows, *inner, shard, chunk), dtype == "string"
-    _require(all(map(_is_int, (*sizes, level))), f"sizes {sizes!r:.80}, level {level!r:.80}")
+    _require(all(map(_is_int, (*sizes, codec.level))), f"sizes {sizes!r:.80}, level {codec.level!r:.80}")
     _require(0 <= min(sizes) <= max(sizes) <= MOST_ROWS and shard > 0, f"sizes {sizes!r:.80}")
     _require(len(inner) < MOST_AXES and all(inner), f"shape {document['shape']!r:.80}: rows of no values, or many axes")
     _require((text and not inner) or dtype in DTYPES, f"data_type {dtype!r:.80}")
@@ -184,12 +184,11 @@ def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
         fill=fill,
         attributes=attributes,
     )
-    codec = ChunkCodec(name, level, dtype)
     with np.errstate(all="ignore"):  # a fill value beyond the dtype does not come back
         written = array_document(table, field, codec, Layout(chunk_rows=chunk, shard_rows=shard), rows)
     for key in written.keys() - {"attributes", "dimension_names", "fill_value" if text else ""}:
-        same = json.dumps(document[key], sort_keys=True) == json.dumps(written[key], sort_keys=True)
-        _require(same, f"{key} {document[key]!r:.80}")
+        difference = _difference(document[key], json.loads(json.dumps(written[key])))
+        _require(not difference, f"{key}{difference}")
     _require(not text or isinstance(fill, str), f"fill_value {fill!r:.80}")
     return ArrayFacts(
         shape=(rows, *inner),
@@ -200,6 +199,20 @@ def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
         chunk_rows=chunk,
         codec=codec,
     )
+
+
+def _difference(value: Any, expected: Any) -> str:
+    """Where a JSON value first differs from the expected one, and how; "" if it does not."""
+    parts: list[Any] = []
+    if isinstance(value, dict) and isinstance(expected, dict) and value.keys() == expected.keys():
+        parts = sorted(value)
+    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
+        parts = [*range(len(value))]
+    for part in parts:
+        if difference := _difference(value[part], expected[part]):
+            return f".{part}{difference}"
+    same = bool(parts) or (type(value) is type(expected) and value == expected)
+    return "" if same else f" is {value!r:.80}, expected {expected!r:.80}"
 
 
 def _is_int(value: Any) -> bool:

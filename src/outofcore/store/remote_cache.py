@@ -37,6 +37,7 @@ from outofcore.system.durable import sync_folder
 
 PIECE = 256 << 10
 RUN = 4  # most pieces of a request
+_UNCOUNTED = 64 << 20  # bytes that a store adds at most before the folder is listed again
 HELD = 32  # most pieces in memory, of all stores together
 MARKER = "outofcore-cache"  # in a folder that is ours
 _OURS = re.compile(r"[0-9a-f]{64}\.pieces")
@@ -60,6 +61,7 @@ class CachedFiles(RemoteFiles):
         self._first: dict[str, int] = {}  # number of the first piece of each shard; none without a cache
         self._map: mmap.mmap | bytes = b""
         self._ended = False  # nothing more is kept
+        self._allowed = 0  # bytes that may be added before the stores of the folder are counted again
         if listed:
             self._open()
 
@@ -183,9 +185,15 @@ class CachedFiles(RemoteFiles):
         with self._ending():
             limit = self._machine.s3_cache_limit
             size, disk = (pieces + len(_FETCHING)) * PIECE, shutil.disk_usage(self._folder)
+            if (
+                self._allowed < pieces * PIECE
+            ):  # others add to the folder too, so that what is left is not given at once
+                left = limit - sum(_stored(self._folder).values()) - size
+                self._allowed = pieces * PIECE + min(left // 4, _UNCOUNTED) if left >= 0 else 0
+            self._allowed -= pieces * PIECE
             if not os.fstat(self._file.number).st_nlink:
                 self._end("was cleared")
-            elif sum(_stored(self._folder).values()) + size > limit:
+            elif self._allowed < 0:
                 self._end(f"is full: s3_cache_limit is {format_bytes(limit)}, 'outofcore clear-cache' empties it")
             elif disk.free - size < min(self._machine.disk_reserve, disk.total // 20):
                 self._end(f"is full: {format_bytes(disk.free)} of the disk are free, and disk_reserve stays free")
