@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,7 @@ from outofcore.inspect.store import card_of
 from outofcore.loading.loader import loader
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
+from tests.domains.text.families import FAMILIES
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +234,16 @@ def test_info_has_the_characters_per_token(tmp_path: Path, capsys: pytest.Captur
     capsys.readouterr()
     app(["info", str(tmp_path / "a.zarr")], standalone_mode=False)
     assert f"characters per token  {expected:.3g}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("word", "noted"), [("Ж", 3), ("b", 0)], ids=["of another alphabet", "known"])
+def test_a_note_counts_documents_with_unknown_tokens(tmp_path: Path, capsys, word: str, noted: int) -> None:
+    FAMILIES["unigram"]().save(str(tmp_path / "tokenizer.json"))
+    texts = [f"the cat {word} {number} " + "sat on a mat " * 20 for number in range(3)] + ["the cat"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    source = {"end_of_document": None}
+    figures = outofcore.convert(
+        "text", tmp_path / "a.jsonl", tmp_path / "a.zarr", tokenizer=tmp_path / "tokenizer.json", source=source
+    )
+    assert figures.get("with_unknown_tokens", 0) == noted
+    assert ("3 of 4 documents have more than one unknown token" in capsys.readouterr().err) == bool(noted)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from outofcore.domains.text.documents.reading import NOTHING
 from outofcore.domains.text.documents.records import Documents, keys_of, read_documents
-from outofcore.domains.text.params import BY_PLACE, TextSection
+from outofcore.domains.text.params import BY_PLACE, UNKNOWN, TextSection
 from outofcore.domains.text.tokens.engine import Ids, Lengths, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
@@ -53,7 +53,7 @@ class Converter:
             rejects=tuple(documents.rejects),
             counts=self._counts(unit, documents),
             split=np.array(documents.splits) if documents.splits else None,
-            stored_counts={"bytes": sizes, "characters": counted, "tokens": lengths},
+            stored_counts={"bytes": sizes, "characters": counted, "tokens": lengths, **self._unknown(ids, lengths)},
         )
 
         def audited_at(rate: AuditRate) -> UnitResult:
@@ -106,6 +106,11 @@ class Converter:
             documents.rejects.append(Reject(reason="end_in_text", offset=offset, detail=detail, file=file))
         documents.keep(kept)
         return ids[np.repeat(kept, lengths)], lengths[kept]
+
+    def _unknown(self, ids: Ids, lengths: Lengths) -> dict[str, npt.NDArray[np.bool_]]:
+        """Which documents have more than one unknown token in a thousand, if there are any."""
+        document = np.repeat(np.arange(len(lengths)), lengths)[ids == self.tokenizer.unknown_id]
+        return {UNKNOWN: 1000 * np.bincount(document, minlength=len(lengths)) > lengths} if len(document) else {}
 
     def _framed(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:
         """Ids in the store's dtype with the tokens before and after each document, and the new lengths."""

@@ -28,6 +28,8 @@ RECORD_BYTES = 16 << 20
 SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow")
 BY_PLACE = "split_by_place"
 """The count of documents that are split by place as a hash leaves a split empty."""
+UNKNOWN = "with_unknown_tokens"
+"""The count of documents of which more than one token in a thousand is unknown to the tokenizer."""
 HUB = ".hub"
 """Ending of a file that names a dataset of the Hugging Face hub, in ``raw``."""
 
@@ -36,7 +38,8 @@ class SourceSection(Section):
     """How raw text becomes documents.
 
     ``.jsonl`` and ``.ndjson`` hold a document per line, and ``.json`` as well, if it begins with a line that is an
-    object, or in each object of an array; ``.parquet`` and ``.arrow`` hold a document per row. Anything else is plain text.
+    object, or in each object of an array; ``.parquet`` and ``.arrow`` hold a document per row. Anything else is plain
+    text.
     """
 
     separator: str | None = Field(
@@ -111,7 +114,8 @@ class FilterSection(Filters):
 
     unrated_passed: ClassVar[Mapping[str, str]] = {
         BY_PLACE: "are split by place, the last part of the text held out: a hash of so few would leave a split empty; "
-        "splits.by: place asks for it"
+        "splits.by: place asks for it",
+        UNKNOWN: "have more than one unknown token in a thousand; is it the tokenizer of such text?",
     }
 
     min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")

@@ -139,6 +139,11 @@ class Tokenizer:
         tokens = filter(None, [*added, self.end_of_document, self.begin_of_document])
         return {token: self.vocabulary[token] for token in tokens if len(token) > 1}
 
+    @cached_property
+    def unknown_id(self) -> int:
+        """Id of the token of what the model does not know, -1 if it has none."""
+        return self.vocabulary.get(self._unknown or "", -1)
+
     @property
     def _unknown(self) -> str | None:
         """The token of what the model does not know."""
