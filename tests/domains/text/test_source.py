@@ -351,7 +351,8 @@ def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
     found = convert(tmp_path / "0.parquet")
     assert found.reasons == ["no_column"]
     assert "expected a column 'text' of strings; there are other (int64), body (string)" in found.rejects[0][1].detail
-    (tmp_path / "a.tar").write_bytes(packed(".tar", "a.parquet", (tmp_path / "0.parquet").read_bytes()))
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(tmp_path / "0.parquet", "a.parquet")
     with pytest.raises(RawInputError, match="so not from an archive"):
         convert(tmp_path / "a.tar", source={"text_column": "body"})
     (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
