@@ -63,16 +63,9 @@ def test_an_address_is_opened_like_a_path(make_store: Callable[..., Path], endpo
     assert (there.rows("train")["tokens"].read() == VALUES).all()
 
 
-def test_an_argument_of_another_kind_of_data_is_refused(place: Path) -> None:
-    kind = open_data(place).domain
-    wrong: dict[str, Any] = {"axis": 1} if kind != "zarr" else {"vocab_size": 5}
-    with pytest.raises(ParamsError, match=rf"^{next(iter(wrong))} is for a .* that outofcore did not write"):
-        open_data(place, **wrong)
-
-
 @pytest.mark.parametrize("value", [5, None, b"a.zarr"])
 def test_what_names_no_data_is_refused(value: object) -> None:
-    with pytest.raises(ParamsError, match=r"^store: expected a store, or where it is, .* got a \w+$"):
+    with pytest.raises(ParamsError, match=r"^data: expected a store, or where it is, .* got a \w+$"):
         open_data(value)
 
 

@@ -209,7 +209,7 @@ class ForeignStore(Unsealed):
         lines = [f"{self.root}: not sealed: changes are not noticed, and a missing chunk reads as the fill value"]
         lines[0] += f"; chunks that were never written or are missing: {missing}"
         if self.left_out:
-            lines.append(f"left out, unless fields= names it: {named(self.left_out)}")
+            lines.append(f"left out, unless open_zarr(..., fields=) names it: {named(self.left_out)}")
         for name in fields:
             if name in self._packings:
                 first = self.rows(split)[name].read(0, min(self.chunk_rows, len(self.rows(split))))

@@ -153,7 +153,7 @@ def _numbers(root: object, group: zarr.Group) -> tuple[dict[str, zarr.Array[Any]
         members = dict(sorted(group.members(max_depth=None)))
     except Exception as error:  # noqa: BLE001 - of any storage
         raise StoreError(
-            f"{root}: its arrays cannot be listed, so name those to read with fields=: {one_line(error)}"
+            f"{root}: its arrays cannot be listed, so name those to read, open_zarr(..., fields=): {one_line(error)}"
         ) from None
     groups = {"": group, **{name: member for name, member in members.items() if isinstance(member, zarr.Group)}}
     kinds = {name: str(member.attrs.get("encoding-type", "")) for name, member in groups.items()}
@@ -195,7 +195,7 @@ def _same_samples(
         ways = [[_described(name, arrays[name]) for name in axes if samples[name] == size] for size in most]
         raise ParamsError(
             f"{root}: arrays of different samples have equal right to be read: {'; or '.join(map(named, ways))}: "
-            "name those to read with fields="
+            "name those to read: open_zarr(..., fields=)"
         )
     return {name: number for name, number in axes.items() if samples[name] in most}, [
         name for name in axes if samples[name] not in most
