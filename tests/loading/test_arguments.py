@@ -99,7 +99,7 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"shuffle": "rows"}, ParamsError, "shuffle"),
         ({"last": "wrap"}, ParamsError, "last"),
         ({"residency": "mapped"}, StoreError, "codec 'none'"),
-        ({"residency": "streamed", "shuffle": Shuffle(full=True)}, BudgetError, "shuffle='full'"),
+        ({"residency": "streamed", "shuffle": Shuffle(full=True)}, BudgetError, "use shuffle=True, raise memory"),
         ({"memory": "100kB"}, BudgetError, "least that works"),
     ],
 )

@@ -21,6 +21,7 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import MemoryEstimate, piece_chunks
 from outofcore.order.balanced import Balanced
+from outofcore.order.mixture import Mixture
 from outofcore.order.plain import Shuffle
 from outofcore.order.weighted import Weighted
 from outofcore.settings.sizes import parse_bytes
@@ -195,7 +196,9 @@ def test_several_stores_keep_the_least_budget_that_is_accepted(months: list[Path
 @pytest.mark.parametrize("order", ["rows", "overlapping windows", "windows inside sequences"])
 def test_a_mixture_keeps_the_least_budget_that_is_accepted(months: list[Path], order: str) -> None:
     sources = {"first": months[:5], "one": months[5], "last": months[6:]}
-    check_least_budget(opener(sources, order, weights={"first": 5, "one": 1, "last": 3}), sources)
+    check_least_budget(
+        opener(sources, order, shuffle=Mixture({"first": 5, "one": 1, "last": 3}, pool_blocks=16)), sources
+    )
 
 
 @pytest.mark.parametrize("order", ["rows", "overlapping windows"])

@@ -93,7 +93,7 @@ class Task(nn.Module, ABC):
         return reading
 
     def loader_options(self) -> dict[str, Any]:
-        """Further keyword arguments for the loaders of both splits (sample window, store part)."""
+        """Further keyword arguments for the loaders of both splits (window, part), and ``shuffle`` for training."""
         return {}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:

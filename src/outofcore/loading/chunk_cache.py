@@ -128,8 +128,8 @@ class Streamed(ChunkCache):
     def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
         if needs.access == "anywhere":
             raise BudgetError(
-                f"shuffle='full' draws rows from everywhere at once, residency {cls.name!r} has a pool in memory at a "
-                f"time: use shuffle='blocks', raise memory to {format_bytes(needs.whole)}, or convert with "
+                f"Shuffle(full=True) draws rows from everywhere at once, residency {cls.name!r} has one pool in memory: "
+                f"use shuffle=True, raise memory to {format_bytes(needs.whole)}, or convert with "
                 "store.codec: none, which can be mapped"
             )
         return super().plan(needs, budget, reason)
