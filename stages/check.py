@@ -1,4 +1,4 @@
-"""Check the settings of a domain and of this machine, record versions and code: ``python stages/check.py chess``.
+"""Check the settings of a domain and of this machine, record versions: ``python stages/check.py chess``.
 
 DVC removes the outputs of a stage and then runs it: what is refused must be refused by a stage before it.
 """
@@ -12,36 +12,23 @@ from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     from outofcore.domains.registry import get_domain
-    from outofcore.errors import ParamsError
     from outofcore.params import load_params
     from outofcore.project.code import check_version, code_of
-    from outofcore.project.entries import refuse_unlisted
     from outofcore.settings.machine import load_machine
     from outofcore.system.durable import replace_text
     from outofcore.system.importing import large_imports
 
-DEFINITION = Path("dvc.yaml")
-
 
 def main(name: str) -> None:
     print(f"{name}: checking its settings", flush=True)
-    section, domain = load_params().section(name), get_domain(name)
+    domain = get_domain(name)
+    load_params().section(name)
     domain.require_packages()
     check_version(domain)
-    refuse_unlisted(domain, section)
-    refuse_unread(name, section.evaluate)
     refuse_missing_device(load_machine().device)
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
     for what, recorded in code_of(domain).items():
         replace_text(Path("data/checked") / f"{name}.{what}", recorded)
-
-
-def refuse_unread(name: str, fixed: str | None) -> None:
-    """Raise ParamsError if the stage evaluate does not depend on the store that is named for it."""
-    if fixed and DEFINITION.is_file() and f"${{{name}.evaluate}}" not in DEFINITION.read_text("utf-8"):
-        raise ParamsError(
-            f"{DEFINITION}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
-        )
 
 
 def refuse_missing_device(name: str) -> None:

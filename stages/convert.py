@@ -1,7 +1,4 @@
-"""Convert a domain's raw input into a sealed store: ``python stages/convert.py chess``.
-
-Where ``raw`` has several entries, one of them: ``python stages/convert.py chess 2024-01``.
-"""
+"""Convert a domain's raw input into a sealed store: ``python stages/convert.py chess``."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ with stopped_at_once():
         left_out_figures,
         place_of,
         report_left_out,
-        section_of_entry,
         write_catalogue,
     )
     from outofcore.project.code import check_version
@@ -36,13 +32,12 @@ with stopped_at_once():
     from outofcore.system.durable import replace_text, replacing
 
 
-def main(name: str, entry: str = "") -> None:
+def main(name: str) -> None:
     machine, domain = load_machine(), get_domain(name)
     check_version(domain)
-    section = section_of_entry(domain, load_params().section(name), entry)
-    shown, below = f"{name} {entry}".strip(), f"/{entry}" if entry else ""
-    print(f"{shown}: converting {section.raw}", *filter(None, [machine.share]), sep="\n", flush=True)
-    store, rejects = place_of(domain, section, entry), Path(f"data/rejects/{name}{below}.csv")
+    section = load_params().section(name)
+    print(f"{name}: converting {section.raw}", *filter(None, [machine.share]), sep="\n", flush=True)
+    store, rejects = place_of(domain), Path(f"data/rejects/{name}.csv")
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
     if domain.streamed(section):
         searched = search(section.raw, section.match, domain.suffixes, section=name)
@@ -62,13 +57,13 @@ def main(name: str, entry: str = "") -> None:
     else:
         figures, run = convert_to_folder(domain, section, store, rejects, machine, commit)
     with guard.writing(Path("metrics") / name):
-        write(name, f"convert{below}", figures)
-        write(name, f"convert_run{below}", run)
+        write(name, "convert", figures)
+        write(name, "convert_run", run)
     size, peak, most = (
         format_bytes(size) for size in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
     )
-    print(f"{shown}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
-    print(f"{shown}: peak memory {peak} of {most} allowed")
+    print(f"{name}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
+    print(f"{name}: peak memory {peak} of {most} allowed")
 
 
 def join_rejects(folder: Path, joined: Path) -> None:
@@ -87,4 +82,4 @@ def write(name: str, what: str, figures: object) -> None:
 
 if __name__ == "__main__":
     with one_line_errors(hint=put_back):
-        main(*sys.argv[1:])
+        main(sys.argv[1])

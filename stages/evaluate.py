@@ -21,7 +21,7 @@ SPLIT = "test"
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     machine = with_arithmetic(machine, section.train.arithmetic)
-    store = open_result(domain, section)
+    store = open_result(domain)
     fixed = open_evaluated(domain, section, store)
     print(f"{name}: evaluating models/{name} on the {SPLIT} split of {fixed.root}", flush=True)
     with large_imports():  # which take seconds

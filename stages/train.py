@@ -25,7 +25,7 @@ MOST_LINES = 12
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     machine = with_arithmetic(machine, section.train.arithmetic)
-    store = open_result(domain, section)
+    store = open_result(domain)
     if not domain.streamed(section):
         domain.check_trainable(section, store)
     check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training

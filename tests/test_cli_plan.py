@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from outofcore.domains.registry import get_domain
-from outofcore.errors import ParamsError
 from outofcore.inspect.terminal import print_plan
 from outofcore.params import load_params
 from outofcore.plan import plan_domain, plan_run
@@ -152,10 +151,9 @@ def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: p
 
 
 def test_plan_estimates_what_has_no_store_yet(folder: Path) -> None:
-    files = {path.stem: f"raw/{path.name}" for path in (folder / "raw").iterdir()}
-    one, two = sorted(files)
-    params = {"lines": {"raw": files}}
-    (folder / "params.yaml").write_text(json.dumps(params))
+    one, two = sorted(path.stem for path in (folder / "raw").iterdir())
+    kept = folder / "raw" / f"{two}.txt"
+    (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": "raw", "grow": True}}))
     convert = runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]
 
     def planned() -> dict[str, Any]:
@@ -163,37 +161,23 @@ def test_plan_estimates_what_has_no_store_yet(folder: Path) -> None:
         return dict(found)
 
     assert (planned()["files"], planned()["done"]) == (2, [])
-    convert("lines", one)
-    figures = json.loads((folder / f"metrics/lines/convert/{one}.json").read_text())
-    assert open_store(folder / f"data/stores/lines/{one}.zarr").digest == figures["digest"]
+    content = kept.read_bytes()
+    kept.unlink()
+    convert("lines")
+    kept.write_bytes(content)
+    figures = json.loads((folder / "metrics/lines/convert.json").read_text())
+    assert open_store(folder / f"data/stores/lines.zarr/{one}.zarr").digest == figures["digests"][one]
     assert (planned()["files"], planned()["done"]) == (1, [one])
-    convert("lines", two)
+    convert("lines")
     assert (planned()["done"], planned()["estimate"]["store_bytes"]) == ([one, two], 0)
     assert "lines: stores of its raw input that are here, made with these settings: 2" in call("plan").stdout
-    with (folder / files[one]).open("a") as grown:
+    with (folder / "raw" / f"{one}.txt").open("a") as grown:
         grown.write("1 2 3\n")
     assert (planned()["files"], planned()["done"]) == (1, [two])
-    convert("lines", one)
+    convert("lines")
     assert planned()["done"] == [one, two]
-    (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": files, "store": {"codec": "lz4"}}}))
+    (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": "raw", "grow": True, "store": {"codec": "lz4"}}}))
     assert planned()["done"] == []
-    for entry, told in {"": "name one of its entries: ", "other": "expected an entry 'other', got "}.items():
-        with pytest.raises(ParamsError, match=rf"lines\.raw: {told}{one}, {two}"):
-            convert("lines", entry)
-    refused = call("convert", "lines", "a.zarr", code=2).stderr
-    assert "params.yaml: lines.raw has several entries; name the path of one before the store" in refused
-
-
-def test_a_pipeline_for_another_form_of_raw_is_pointed_out(folder: Path) -> None:
-    (folder / "dvc.yaml").write_text("stages: {sample: {foreach: {lines: {}}}}\n")
-    assert "dvc.yaml" not in call("plan").stderr
-    (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": {"a": "raw"}}}))
-    told = "dvc.yaml was written for another form of lines.raw: run 'outofcore init .' before 'dvc repro'"
-    assert told in call("plan").stderr
-    (folder / "params.yaml").rename(folder / "other.yaml")
-    (folder / "params.yaml").write_text("lines: {")
-    told = "params.yaml: expected YAML, got "
-    assert told in call("plan", "--params", "other.yaml", code=2).stderr
 
 
 @pytest.mark.usefixtures("folder")

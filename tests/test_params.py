@@ -84,37 +84,17 @@ def test_a_pattern_is_inside_of_the_folder(tmp_path: Path, pattern: str) -> None
         load(tmp_path, changed("chess.match", pattern)).section("chess")
 
 
-@pytest.mark.parametrize("domain", ["chess", "neural"])  # which takes one path only
-@pytest.mark.parametrize("raw", ["", "x" * 5000, "a\0b", None, 5])
+@pytest.mark.parametrize("domain", ["chess", "neural"])
+@pytest.mark.parametrize("raw", ["", "x" * 5000, "a\0b", None, 5, {"a": "b"}])
 def test_raw_is_a_path(tmp_path: Path, domain: str, raw: Any) -> None:
     with pytest.raises(ParamsError, match=rf"{domain}\.raw: "):
         load(tmp_path, changed(f"{domain}.raw", raw)).section(domain)
 
 
-def test_raw_may_be_paths_by_name(tmp_path: Path) -> None:
-    months = {"2024-02": "b.pgn", "2024-01": "a.pgn"}
-    assert load(tmp_path, changed("chess.raw", months)).section("chess").raw == months
-    for wrong, key in (
-        ({}, "raw"),
-        ({"2024-01": None}, r"raw\.2024-01"),
-        ({"2024-01": ""}, r"raw\.2024-01"),
-        ({"a/b": "a.pgn"}, r"raw\.a/b"),
-        ({202401: "a.pgn"}, r"raw\.202401"),
-    ):
-        with pytest.raises(ParamsError, match=rf"yaml: chess\.{key}: "):
-            load(tmp_path, changed("chess.raw", wrong)).section("chess")
-
-
-@pytest.mark.parametrize(("key", "value"), [("raw", "a.pgn"), ("filters.tags", ["x"])])
-def test_a_name_that_yaml_reads_as_a_number_is_to_be_quoted(tmp_path: Path, key: str, value: Any) -> None:
-    words = rf'chess\.{key}\.2024\.1: names are texts, got 2024\.1 \(float\); quote the name, as in "2024\.01":'
+def test_a_name_that_yaml_reads_as_a_number_is_to_be_quoted(tmp_path: Path) -> None:
+    words = r'chess\.filters\.tags\.2024\.1: names are texts, got 2024\.1 \(float\); quote the name, as in "2024\.01":'
     with pytest.raises(ParamsError, match=words):
-        load(tmp_path, changed(f"chess.{key}", {2024.1: value})).section("chess")
-
-
-def test_of_recordings_raw_is_one_path(tmp_path: Path) -> None:
-    with pytest.raises(ParamsError, match=r"neural\.raw: .*string"):
-        load(tmp_path, changed("neural.raw", {"a": "b"})).section("neural")
+        load(tmp_path, changed("chess.filters.tags", {2024.1: ["x"]})).section("chess")
 
 
 @pytest.mark.parametrize(

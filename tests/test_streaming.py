@@ -122,7 +122,7 @@ def test_the_stage_streams_the_same(corpus: Path, tokenizer: Path, elsewhere: Pa
     (elsewhere / "params.yaml").write_text(json.dumps({"text": settings}))
     section = load_params().section("text")
     write_catalogue(DOMAIN, section, Path("rejects.csv"), threads=1)
-    catalogue = outofcore.open_store(place_of(DOMAIN, section))
+    catalogue = outofcore.open_store(place_of(DOMAIN))
     train, val = open_streams(DOMAIN, section, catalogue, Machine(workers=2), torch.device("cpu"))
     same(train, outofcore.stream("text", corpus, "train", 8, params="params.yaml", seed=5))
     assert len(train) == len(outofcore.stream("text", corpus, "train", 8, params="params.yaml", tokenizer=tokenizer))

@@ -33,16 +33,16 @@ from outofcore.domains.units import unit_converter
 from outofcore.errors import ParamsError, RawInputError, StoreError
 from outofcore.params import raw_settings, section_of
 from outofcore.project.code import code_of
-from outofcore.project.entries import STORES, by_entry, entries_of, refuse_unlisted
+from outofcore.project.entries import STORES, by_entry
 from outofcore.raw.files import RawFile, Search, by_ending, endings
 from outofcore.raw.unit import NO_AUDIT
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.guard import KEPT_SHARDS, Guard
 from outofcore.space.links import Commit
 from outofcore.store.connection import is_address, shown
-from outofcore.store.joined import JoinedStore, check_stores
+from outofcore.store.joined import check_stores
 from outofcore.store.opening import open_data, stores_in
-from outofcore.store.reader import Store, open_store
+from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
 from outofcore.store.seal import Seal
 from outofcore.store.target import Target, foreign, refuse_replacing
@@ -50,7 +50,6 @@ from outofcore.store.writer import MeasuredStore, StoreWriter
 from outofcore.system.durable import WorkFolder, replace_text
 from outofcore.system.peak_memory import MemoryWatch
 
-STREAMS = Path("data/streams")
 REJECTS = ".rejects.csv"  # behind the name of a store
 # Of files that are left out, in the figures of a conversion; all are counted.
 MOST_NAMES = 1000
@@ -265,57 +264,34 @@ def reject_all(domain: Domain, section: Any, files: Sequence[RawFile], rejects: 
     return {**counted(assembler, store), **dict(sorted(assembler.counts.items())), **sizes, "digest": Seal({}).digest}
 
 
-def place_of(domain: Domain, section: Any, entry: str = "") -> Path:
-    """Path of a domain's store, or of the catalogue in its place, in a project.
-
-    Where ``raw`` has several entries, or grows, this is the folder of their stores, or the store of an ``entry``.
-    """
-    if entry or entries_of(section) or section.grow:
-        return STORES / domain.name / (f"{entry}.zarr" if entry else "")
-    return (STREAMS if domain.streamed(section) else STORES) / f"{domain.name}.zarr"
+def place_of(domain: Domain) -> Path:
+    """Path of a domain's store in a project; the folder of its stores if ``raw`` grows, the catalogue of a stream."""
+    return STORES / f"{domain.name}.zarr"
 
 
-def section_of_entry(domain: Domain, section: Any, entry: str) -> Any:
-    """The section for the conversion of an entry of ``raw``, or of all of it if ``entry`` is ""."""
-    if not entry and not entries_of(section):
-        return section
-    if not entry:
-        raise ParamsError(f"{domain.name}.raw: name one of its entries: {', '.join(entries_of(section))}")
-    if entry not in entries_of(section):
-        raise ParamsError(
-            f"{domain.name}.raw: expected an entry {entry!r}, got {', '.join(entries_of(section)) or section.raw}"
-        )
-    return section.model_copy(update={"raw": section.raw[entry]})
-
-
-def open_result(domain: Domain, section: Any) -> Store:
-    """The store that a domain's conversion left in a project; the stores of several entries of ``raw`` as one."""
-    place, entries = place_of(domain, section), entries_of(section)
-    if not entries:
-        return open_data(place)
-    refuse_unlisted(domain, section)
-    stores = [open_store(place_of(domain, section, entry)) for entry in entries]
-    check_stores(stores)
-    return JoinedStore(place, stores)
+def open_result(domain: Domain) -> Store:
+    """The store that a domain's conversion left in a project; those of a ``raw`` that grows as one."""
+    return open_data(place_of(domain))
 
 
 def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
     """The store whose test split evaluates a model that was trained on ``store``: itself, or that of ``evaluate``."""
-    if section.evaluate is None:
+    fixed = store if section.evaluate is None else open_data(section.evaluate)
+    if fixed.digest == store.digest:
         return store
     if domain.streamed(section):
-        raise ParamsError(f"{domain.name}.evaluate: expected null in mode stream, which evaluates on the raw files")
-    fixed = open_store(section.evaluate)
-    if fixed.digest != store.digest:
-        check_stores([store, fixed])
-        needed = domain.reading(store.attributes, section).fields
-        stored = [set(fixed.rows("test", part).fields) for part in fixed.parts]
-        lacking = sorted({name for name in needed for fields in stored if name not in fields})
-        if lacking:
-            raise ParamsError(
-                f"{domain.name}.evaluate: {section.evaluate} holds no {lacking[0]}, which {domain.name}.tensors reads; "
-                "convert it again with the settings of source that the model was trained with"
-            )
+        raise ParamsError(
+            f"{domain.name}.evaluate: expected {place_of(domain)} in mode stream, which evaluates on the raw files"
+        )
+    check_stores([store, fixed])
+    needed = domain.reading(store.attributes, section).fields
+    stored = [set(fixed.rows("test", part).fields) for part in fixed.parts]
+    lacking = sorted({name for name in needed for fields in stored if name not in fields})
+    if lacking:
+        raise ParamsError(
+            f"{domain.name}.evaluate: {section.evaluate} holds no {lacking[0]}, which {domain.name}.tensors reads; "
+            "convert it again with the settings of source that the model was trained with"
+        )
     return fixed
 
 
@@ -335,7 +311,7 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
     attributes (the tokenizer of a text). ``rejects`` becomes an empty table; ``threads`` files are read at a time.
     """
     files = domain.raw_files(section)
-    final = place_of(domain, section)
+    final = place_of(domain)
     schemas, none = domain.schemas(section, files), dict.fromkeys(SPLITS, 0)
     counts = {"found": 0, "accepted": 0, "rejected": {}, "rows": none, "sequences": none}
     root = attributes(domain, section, schemas, counts) | {"params": domain.stream_settings(section)}

@@ -134,7 +134,7 @@ def _done(domain: Domain, section: Any, searched: Mapping[str, Search]) -> dict[
     settings, done = section.model_dump(mode="json", exclude=NOT_STORED), {}
     for entry in filter(None, searched):
         with suppress(StoreError):
-            store = open_store(place_of(domain, section, entry))
+            store = open_store(place_of(domain) / f"{entry}.zarr")
             made_of = store.sources.read()
             before = list(zip(made_of["name"], made_of["bytes"], strict=True))
             files = searched[entry].files

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +23,10 @@ import yaml
 
 import outofcore
 from outofcore.domains.registry import get_domain
+from outofcore.training.arithmetic import PORTABLE
 
-PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text())
+ROOT = Path(__file__).parents[2]
+PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
 # Fewer records than the sample has; of the recordings one whose bytes do not depend on Python's zlib.
 SLICES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "chess": lambda _: {"GAMES": 40, "ARCHIVED": 10},
@@ -148,6 +154,13 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
 # normalize differently, texts that are divided, and copies in text split by place; chess 3 and go 3 for UTF-16 and
 # damage; chess 6 for games that only python-chess reads.
 EQUAL_HERE = {("text", 2), ("text", 6), ("chess", 3), ("chess", 6), ("go", 3), ("go", 6), ("neural", 5)}
+# Weights after three steps on the store of the same name, by the version of the training.
+MODELS = {
+    "chess": {1: "c9a6bed366bf3104"},
+    "go": {1: "1144f4fbf2a91658"},
+    "text": {1: "7ac2ade72932b691"},
+    "neural": {1: "8614c4af6c368f3e"},
+}
 ARRAYS = {
     "zstd": "773510978ee25b4b7217757bddb3403afa3ca3ca596dd3117c8a74b35e960d29",
     "lz4": "370b384f8811ae0eb553e5946d0c04c6d293ac7c59c8a0f411da65b3b870fee8",
@@ -200,13 +213,39 @@ def test_a_store_of_raw_files_is_what_it_was(
     monkeypatch.chdir(tmp_path)
     assert digest_of(raw(name)) == RAW[name], "the raw input is another"
     outofcore.convert(name, raw(name), "a.zarr", store={"codec": codec}, **SETTINGS[name])
-    version = get_domain(name).bytes_version
-    assert version == max(STORES[name]), f"add the digests of version {version} of the bytes of {name} to STORES"
-    digest = digest_of(tmp_path / "a.zarr")
-    assert digest == STORES[name][version][codec], f"other bytes: count up bytes_version in domains/{name}/__init__.py"
+    version, digest = get_domain(name).versions.bytes, digest_of(tmp_path / "a.zarr")
+    print(f"{name}, {codec}: {digest}")  # which pytest shows where this fails
+    assert version >= max(STORES[name]), f"bytes of {name} in domains/versions.py: expected {max(STORES[name])} or more"
+    if version == max(STORES[name]):
+        assert digest == STORES[name][version][codec], "other bytes: count them up in domains/versions.py"
+    assert version in STORES[name], f"add this digest to STORES, as version {version} of the bytes of {name}"
     equal = [each for each, codecs in STORES[name].items() if codecs[codec] == digest]
     first = next(each for each in range(version, 0, -1) if (name, each) not in EQUAL_HERE)
     assert equal == [*range(first, version + 1)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_what_it_was(
+    raw: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    stated = re.search(r"^torch==(\S+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    if stated is None or metadata.version("torch").partition("+")[0] != stated[1]:
+        pytest.skip("digests are of the torch in requirements.lock")
+    monkeypatch.chdir(tmp_path)
+    outofcore.convert(name, raw(name), "a.zarr", splits={"val": 0.3}, **SETTINGS[name])
+    settings = ("max_steps=3", "batch_size=16", "val_examples=16", "arithmetic=portable", "preset=test")
+    command = [sys.executable, "-m", "outofcore", "train", "a.zarr", "run", "--json"]
+    command += [word for setting in settings for word in ("-S", f"train.{setting}")]
+    ended = subprocess.run(command, env=os.environ | PORTABLE, capture_output=True, text=True, check=True)
+    model = json.loads(ended.stdout)["model"]
+    version = get_domain(name).versions.training
+    print(f"{name}: {model}")
+    assert version >= max(MODELS[name]), (
+        f"training of {name} in domains/versions.py: expected {max(MODELS[name])} or more"
+    )
+    if version == max(MODELS[name]):
+        assert model == MODELS[name][version], "another model: count its training up in domains/versions.py"
+    assert version in MODELS[name], f"add this digest to MODELS, as version {version} of the training of {name}"
 
 
 @pytest.mark.parametrize("codec", ARRAYS)

@@ -301,11 +301,7 @@ def test_nothing_outside_of_the_folder_is_touched(tmp_path: Path) -> None:
         convert(raw, tmp_path / "file")
 
 
-def test_raw_that_grows_is_one_path() -> None:
-    for name, tokenizer in (("chess", {}), ("text", {"tokenizer": {"kind": "file"}})):
-        section = get_domain(name).section
-        with pytest.raises(ValueError, match="grow: expected one path in raw"):
-            section.model_validate({"raw": {"a": "b"}, "grow": True, **tokenizer})
+def test_text_that_grows_has_a_finished_tokenizer() -> None:
     section = get_domain("text").section
     assert section.model_validate({"raw": "texts", "grow": True, "tokenizer": "mine.json"}).grow
     with pytest.raises(ValueError, match="with grow: true, expected file or gpt2, got bpe"):

@@ -14,7 +14,7 @@ from tests.pipeline.conftest import Project, copy_project
 
 pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
 
-STORES = Path("data/stores/chess")
+STORES = Path("data/stores/chess.zarr")
 MONTHS = {name: GAMES[name] for name in ("2024-01", "2024-02", "2024-03", "2024-04")}
 
 
@@ -44,11 +44,8 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Project:
     ):
         text = text.replace(old, new, 1)
     params.write_text(text)
-    assert "dvc.yaml was written for another form of chess.raw" in project.run("outofcore", "plan", "chess", code=2)
     (project.folder / "data/raw").mkdir()
     write(project.folder / "data/raw/chess", {name: MONTHS[name] for name in MONTHS if name != "2024-04"})
-    told = project.run("outofcore", "init", ".")
-    assert "changed  dvc.yaml" in told
     assert months(project.dvc("repro", "convert@chess")) == [name for name in MONTHS if name != "2024-04"]
     return project
 
@@ -81,7 +78,7 @@ def test_a_month_that_comes_or_goes_leaves_the_others_as_links(grown: Project) -
 
 def test_the_folder_is_trained_on_and_a_colleague_pulls_a_month(grown: Project, tmp_path: Path) -> None:
     grown.dvc("repro", "train@chess", "evaluate@chess")
-    assert "data/stores/chess/2024-02.zarr: whole" in grown.run("outofcore", "verify", str(STORES))
+    assert "data/stores/chess.zarr/2024-02.zarr: whole" in grown.run("outofcore", "verify", str(STORES))
     grown.git("add", "-A")
     grown.git("commit", "-q", "-m", "months")
     grown.dvc("remote", "add", "-d", "shelf", str(tmp_path / "remote"))

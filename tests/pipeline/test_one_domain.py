@@ -79,14 +79,12 @@ def edit(name: str, old: str, new: str) -> Callable[[Project], None]:
     return apply
 
 
-def bytes_version(project: Project) -> None:
-    path = project.folder / "src/outofcore/domains/chess/__init__.py"
-    path.write_text(path.read_text().replace("    packages =", "    bytes_version = 99\n    packages =", 1))
+VERSIONS = "src/outofcore/domains/versions.py"
 
 
-def model_code(project: Project) -> None:
+def comment(project: Project) -> None:
     with (project.folder / "src/outofcore/domains/chess/network.py").open("a") as file:
-        file.write("\n\nX = 1\n")
+        file.write("\n\n# A comment.\n")
 
 
 def more_games(project: Project) -> None:
@@ -108,9 +106,10 @@ MODEL = TRAIN | {"evaluate@chess"}
         pytest.param(more_games, {"convert@chess", "chess.dvc"}, id="raw file added"),
         pytest.param(edit("params.yaml", "min_plies: 1", "min_plies: 2"), CONVERT, id="filter"),
         pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
-        pytest.param(bytes_version, CONVERT | MODEL, id="version of the bytes"),
+        pytest.param(edit(VERSIONS, "(bytes=", "(bytes=9"), CONVERT, id="version of the bytes"),
+        pytest.param(edit(VERSIONS, "training=1", "training=2"), MODEL, id="version of training"),
         pytest.param(edit("requirements.lock", "numcodecs==", "numcodecs>="), CHECK, id="versions"),
-        pytest.param(model_code, MODEL, id="model code"),
+        pytest.param(comment, NOTHING, id="comment"),
         pytest.param(machine, NOTHING, id="machine"),
     ],
 )
@@ -134,43 +133,6 @@ def test_a_change_runs_again_what_it_concerns(
 
 def stages_run(told: str) -> list[str]:
     return [line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage")]
-
-
-@pytest.mark.long
-def test_a_month_that_is_added_is_converted_alone_and_trained_on_with_all(own: Project, tmp_path: Path) -> None:
-    months = Project(tmp_path / "months")
-    own.run("git", "clone", "-q", str(own.folder), str(months.folder))
-    months.dvc("cache", "dir", "--local", str(own.folder / ".dvc/cache"))
-    games = (own.folder / "data/raw/chess/games.pgn").read_text().split("[Event ")[1:]
-    raw, names = months.folder / "data/raw/chess", ["2024-01", "2024-02"]
-    raw.mkdir(parents=True)
-    for number, name in enumerate(names):
-        (raw / f"{name}.pgn").write_text("".join(f"[Event {game}" for game in games[number::2]))
-
-    def set_raw(chosen: list[str]) -> None:
-        entries = "".join(f"\n    {name}: data/raw/chess/{name}.pgn" for name in chosen)
-        text = own.read("params.yaml").replace("raw: data/raw/chess", f"raw:{entries}")
-        (months.folder / "params.yaml").write_text(text)
-
-    set_raw(names[:1])
-    assert "changed  dvc.yaml" in months.run("outofcore", "init", ".")
-    assert stages_run(months.dvc("repro", "convert-chess"))[-1] == "convert-chess@2024-01"
-    set_raw(names)
-    told = months.dvc("repro", "evaluate@chess")
-    assert stages_run(told) == ["check@chess", "convert-chess@2024-02", "train@chess", "evaluate@chess"]
-    assert "train: 2 stores, " in told
-    months.run("python", "stages/report.py")
-    whole = json.loads(own.read("metrics/chess/convert.json"))
-    found = [json.loads(months.read(f"metrics/chess/convert/{name}.json")) for name in names]
-    assert sum(each["found"] for each in found) == whole["found"]
-    accepted = sum(each["accepted"] for each in found)
-    assert f" of {accepted:,} games" in " ".join(months.read("reports/index.html").split())
-    set_raw(names[1:])
-    told = months.dvc("repro", "train@chess", code=255)
-    assert "chess.raw in params.yaml has no entry '2024-01'" in told
-    left = "data/stores/chess/2024-01.zarr metrics/chess/convert/2024-01.json data/rejects/chess/2024-01.csv"
-    assert f"'rm -r {left}'" in told
-    assert stages_run(told) == ["check@chess"]
 
 
 def test_settings_of_another_domain_concern_it_only(project: Project) -> None:

@@ -142,8 +142,8 @@ def test_damage_in_a_remote_goes_no_further(author: Project, tmp_path: Path) -> 
 
 def test_no_output_is_one_that_keeps_dvc_from_remembering_a_run() -> None:
     """DVC takes no run from a remote of a stage that has an uncached output, and saves none if that is no metric."""
-    for sources in (True, False):
-        stages = yaml.safe_load(definition(ORDER, sources=sources))["stages"].values()
+    for sources, sampled in ((True, ORDER), (False, ORDER), (False, ())):
+        stages = yaml.safe_load(definition(ORDER, sources=sources, sampled=sampled))["stages"].values()
         for stage in (stage.get("do", stage) for stage in stages):
             outputs = [out for kind in ("outs", "metrics", "plots") for out in stage.get(kind, ())]
             assert outputs

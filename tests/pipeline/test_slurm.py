@@ -21,7 +21,6 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.store.reader import open_store
 from tests.pipeline.conftest import ROOT, Project
@@ -119,16 +118,6 @@ def wait_for(slurm: str, project: Project, script: str) -> str:
     while project.run("squeue", "--noheader", SLURM_CONF=slurm).strip():
         time.sleep(0.5)
     return "".join(path.read_text() for path in sorted(set(project.folder.glob("slurm-*.out")) - before))
-
-
-def test_two_drivers_convert_an_entry_each(slurm: str, project: Project, tmp_path: Path) -> None:
-    (line,) = re.findall(r"^    (for entry in .*done)", PAGE, re.MULTILINE)
-    told = wait_for(slurm, project, line)
-    lock = project.read("dvc.lock")
-    for entry in ENTRIES:
-        assert f"convert-chess@{entry}:" in lock, told
-        alone = outofcore.convert("chess", project.folder / "data/raw" / entry, tmp_path / f"{entry}.zarr")
-        assert open_store(project.folder / f"data/stores/chess/{entry}.zarr").digest == alone["digest"]
 
 
 def test_a_dask_cluster_of_the_jobs_nodes_gives_the_same_bytes(slurm: str, project: Project) -> None:

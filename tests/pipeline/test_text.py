@@ -145,31 +145,6 @@ def test_another_tokenizer_reruns_what_depends_on_it(project: Project) -> None:
 
 
 @pytest.mark.long
-def test_a_text_that_is_added_is_converted_alone_with_the_same_tokenizer(project: Project) -> None:
-    letters = sorted((project.folder / "data/sample/text").glob("letter*.txt"))
-    for number, name in enumerate(names := ["first", "second"]):
-        (folder := project.folder / "data/raw" / name).mkdir(parents=True)
-        for letter in letters[number::2]:
-            shutil.copy(letter, folder)
-
-    def set_raw(chosen: list[str]) -> None:
-        params = yaml.safe_load(project.read("params.yaml"))
-        params["text"]["raw"] = {name: f"data/raw/{name}" for name in chosen}
-        (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
-
-    set_raw(names[:1])
-    project.run("outofcore", "init", ".")
-    assert "tokenizer.kind: with several paths in raw, expected file" in project.dvc("repro", "convert-text", code=255)
-    shutil.copy(project.folder / "data/tokenizers/text.json", project.folder / GIVEN / "tokenizer.json")
-    set_param(project, "tokenizer", "kind", "file")
-    assert ran(project.dvc("repro", "convert-text")) == {"check@text", "tokenizer", "convert-text@first"}
-    set_raw(names)
-    told = project.dvc("repro", "evaluate@text")
-    assert ran(told) == {"check@text", "convert-text@second", "train@text", "evaluate@text"}
-    assert "train: 2 stores, " in told
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("mode", ["store", "stream"])
 def test_a_training_that_is_stopped_goes_on_with_the_next_batch(
     trained: Project, streamed: Project, tmp_path: Path, mode: str

@@ -17,7 +17,7 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.project import code
-from outofcore.project.code import check_version, code_of
+from outofcore.project.code import check_version, code_of, training_code
 from outofcore.project.written import is_requirements, requirements
 from tests.domains.test_registry import COMMAND, install_dna, run
 
@@ -40,27 +40,27 @@ def test_a_conversion_runs_again_for_other_bytes_and_other_versions(name: str, m
             assert changed(before, domain) == {"convert"}, package
     with monkeypatch.context() as patched:
         patched.setattr(code, "version", lambda _: "99")
-        assert changed(before, domain) == {"convert"}
-    monkeypatch.setattr(domain, "bytes_version", domain.bytes_version + 1)
-    assert changed(before, domain) == {"convert"}
+        assert changed(before, domain) == {"convert", "train"}
+    for field, stage in (("bytes", "convert"), ("training", "train")):
+        with monkeypatch.context() as patched:
+            newer = domain.versions._replace(**{field: getattr(domain.versions, field) + 1})
+            patched.setattr(domain, "versions", newer)
+            assert changed(before, domain) == {stage}
 
 
-def test_a_training_runs_again_if_a_file_that_trains_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in ("training", "loading", "domains"):
+def test_a_model_tells_the_files_that_trained_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("training", "loading", "order", "domains"):
         shutil.copytree(code.PACKAGE / folder, tmp_path / folder)
     monkeypatch.setattr(code, "PACKAGE", tmp_path)
     chess = get_domain("chess")
     monkeypatch.setattr(sys.modules[type(chess).__module__], "__file__", str(tmp_path / "domains/chess/__init__.py"))
-    for file in ("training/loop.py", "order/plain.py", "domains/task.py", "domains/boards/policy.py"):
-        before = code_of(chess)
+    recorded = code_of(chess)
+    trains = ("training/loop.py", "order/plain.py", "domains/task.py", "domains/boards/policy.py")
+    for file in (*trains, "domains/go/model.py"):
+        before = training_code(chess)
         (tmp_path / file).write_text((tmp_path / file).read_text() + "\n")
-        assert changed(before, chess) == {"train"}, file
-    before = code_of(chess)
-    (tmp_path / "domains/chess/model.py").write_text("")
-    assert changed(before, chess) == {"train"}
-    before = code_of(chess)
-    (tmp_path / "domains/go/model.py").write_text("")
-    assert changed(before, chess) == set()
+        assert (training_code(chess) == before) == (file == "domains/go/model.py"), file
+    assert code_of(chess) == recorded  # what dvc.lock holds
 
 
 def test_another_version_than_requirements_state_is_refused(tmp_path: Path) -> None:

@@ -52,4 +52,4 @@ def test_a_project_of_an_installed_wheel(tmp_path: Path) -> None:
         run(project, f"stages/{stage}.py", "text")
     assert any((project / "data/sample/text").iterdir())
     assert "\ntokenizers " in (project / "data/checked/text.convert").read_text()
-    assert len((project / "data/checked/text.train").read_text()) == 65
+    assert (project / "data/checked/text.train").read_text().startswith("training of text ")

@@ -66,7 +66,6 @@ def plan(
         with large_imports():
             from outofcore.pipeline import place_of
             from outofcore.plan import plan_domain, plan_run
-            from outofcore.project.create import misread
             from outofcore.project.locked import refuse_earlier_tokenizer
             from outofcore.space.links import commit_of
 
@@ -81,15 +80,12 @@ def plan(
             sections = {name: settings.section(name) for name in names}
             if "text" in sections:
                 refuse_earlier_tokenizer(sections["text"], file.with_name("dvc.lock"))
-            for name in misread(Path()):
-                note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
-                typer.echo(note, err=True)
         with terminal.waiting() as tell:
             planned = []
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
                 domain = get_domain(name)
-                place = store or place_of(domain, section)
+                place = store or place_of(domain)
                 commit = commit_of(place, cache) if cache else None
                 planned.append(plan_domain(domain, section, place, machine, commit, ranks=ranks, sizes=sizes))
         forecast = plan_run(planned, machine, experiments)

@@ -58,8 +58,6 @@ def convert_files(
                     f"'outofcore convert {domain} {first} {domain}.zarr'"
                 )
             raw = load_params(file).section(domain).raw
-            if not isinstance(raw, str):
-                raise ParamsError(f"{file}: {domain}.raw has several entries; name the path of one before the store")
             second, figures = first, convert(domain, raw, first, params=file, replace=replace, **settings)
         else:
             figures = convert(domain, first, second, params=params, replace=replace, **settings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
+from outofcore.domains.versions import Versions
 from outofcore.errors import ParamsError
 from outofcore.raw.cutting import halves
 from outofcore.raw.files import RawFile
@@ -112,9 +113,9 @@ class Domain:
         File name endings that count in a folder, before a compression suffix ((".pgn",)).
     section
         The typed section of params.yaml, a subclass of :class:`outofcore.domains.sections.DomainSection`.
-    bytes_version
-        The version of the bytes that its conversion gives. Count it up if equal input and settings give other bytes, or
-        other records: stores in projects are then converted again.
+    versions
+        Versions of the bytes of its stores, and of its training. Count one up if equal input and settings give other
+        bytes, or other records, or another model: projects then convert, or train, again.
     packages
         What its conversion imports and other domains do not: their versions count among those that determine bytes.
         In outofcore they are those of the extra of its name.
@@ -133,7 +134,7 @@ class Domain:
     divided_by: str = ""
     suffixes: tuple[str, ...]
     section: type[Section]
-    bytes_version: int = 1
+    versions: Versions = Versions()
     packages: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from outofcore.checks import MOST
 from outofcore.domains.domain import Section
@@ -27,17 +27,6 @@ _LONGEST = 4096  # bytes of a path on Linux
 _TEXT = r"^[^\x00]+$"
 
 Raw = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT)]
-# Part of the name of a stage of DVC, and of files.
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
-_Named = Annotated[dict[_Name, Raw], Field(min_length=1)]
-
-
-def _kind_of(value: object) -> str:
-    return "<paths>" if isinstance(value, Mapping) else "<path>"
-
-
-RawOrNamed = Annotated[Annotated[Raw, Tag("<path>")] | Annotated[_Named, Tag("<paths>")], Discriminator(_kind_of)]
-"""A path, or paths by name, each of which becomes a store of its own."""
 Match = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT), AfterValidator(_inside)]
 
 
@@ -218,9 +207,7 @@ class TrainSection(Section):
 class DomainSection(Section):
     """Base of a domain's section of params.yaml; a domain gives those keys that are its own another type."""
 
-    raw: RawOrNamed = Field(
-        description="a file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
-    )
+    raw: Raw = Field(description="a file or folder; .zst, .gz, .bz2, .xz and archives are read as streams")
     # Not recorded in stores and models, which it does not change.
     grow: bool = Field(
         default=False,
@@ -236,15 +223,7 @@ class DomainSection(Section):
     tensors: Section = Section()
     train: TrainSection = TrainSection()
     # Not recorded in stores and models, which it does not change.
-    evaluate: Raw | None = Field(
-        None, exclude=True, description="another store, whose test split the stage evaluate reads; null: the own store"
-    )
-
-    @model_validator(mode="after")
-    def _grows_in_a_folder(self) -> DomainSection:
-        if self.grow and isinstance(self.raw, Mapping):
-            raise ValueError("grow: expected one path in raw, got several by name; name their folder, or remove grow")
-        return self
+    evaluate: Raw | None = Field(None, exclude=True, description="the store whose test split the stage evaluate reads")
 
     @model_validator(mode="after")
     def _equal_records_in_one_split(self) -> DomainSection:

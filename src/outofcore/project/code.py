@@ -1,4 +1,4 @@
-"""What decides the bytes of a domain's store, and which code trains on it: for the stage ``check`` and checkpoints."""
+"""The versions that decide the bytes of a domain's store and its model, and a digest of the code that trains."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ def code_of(domain: Domain) -> dict[str, str]:
     """What a conversion and a training depend on apart from their settings and input.
 
     ``convert``: the version of the domain's bytes, and the versions of outofcore, of the package that adds the domain
-    and of the engines. ``train``: a digest of the files that train.
+    and of the engines. ``train``: the version of its training, and those of the first two.
     """
-    versions = {f"bytes of {domain.name}": domain.bytes_version, **stated_versions(domain)}
-    lines = "".join(f"{name} {value}\n" for name, value in versions.items())
-    return {"convert": lines, "train": f"{_digest_that_trains(domain)}\n"}
+    own = {"outofcore": version("outofcore"), **packages(domain.name)}
+    versions = {
+        "convert": {f"bytes of {domain.name}": domain.versions.bytes, **own, **engines(domain.name)},
+        "train": {f"training of {domain.name}": domain.versions.training, **own},
+    }
+    return {stage: "".join(f"{name} {value}\n" for name, value in of.items()) for stage, of in versions.items()}
 
 
 def training_code(domain: Domain) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,15 +55,6 @@ def domains_of(folder: Path) -> tuple[str, ...]:
     return written.domains_in(_text(folder / "dvc.yaml") or "")
 
 
-def misread(folder: Path) -> tuple[str, ...]:
-    """The domains whose ``raw`` has another form than ``dvc.yaml`` reads: one path, one that grows, several entries."""
-    text, params = _text(folder / "dvc.yaml") or "", _text(folder / "params.yaml") or ""
-    _keys(folder / "params.yaml", params)  # which refuses what is not YAML
-    stated, read = written.shapes_of(params, written.domains_in(text)), written.shapes_in(text)
-    differ = (set(stated[form]).symmetric_difference(read[form]) for form in ("several", "growing"))
-    return tuple(sorted(set().union(*differ)))
-
-
 def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     sources = all((folder / "src/outofcore/domains" / name).is_dir() for name in wanted)
     place = folder.resolve()
@@ -77,15 +67,11 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
             f"{folder / 'dvc.yaml'}: expected none, or the one that outofcore init wrote, found another; name another "
             "folder, change its domains by hand, or remove it: this command then writes that of this version"
         )
-    params = _params(folder / "params.yaml", wanted, drop=ours)
-    new = written.definition(wanted, sources=sources, **written.shapes_of(params, wanted))
+    params = _params(folder / "params.yaml", wanted)
+    new = written.definition(wanted, sources=sources, sampled=written.sampled_of(params, wanted))
     plan = _put(folder, "dvc.yaml", new if ours or before is None else before) + _put(folder, "params.yaml", params)
     if before is not None and not ours and before != new:
         plan.append((ProjectFile("dvc.yaml", "kept", "differs from what this version writes"), None))
-    if left := [name for name in written.sections_in(params) if name and name not in wanted]:
-        plan.append((ProjectFile("params.yaml", "kept", f"still has {', '.join(left)}, which you changed"), None))
-    if ours and before != new:
-        plan += _forget(folder / "dvc.lock", wanted)
     rest = written.others(wanted, place.name, sources=sources)
     if cache is None:
         rest |= written.dvc_files(git=git)
@@ -110,7 +96,9 @@ def _without_git(entry: ProjectFile) -> ProjectFile:
 def _is_ours(text: str, *, sources: bool) -> bool:
     """Whether a ``dvc.yaml`` is as this version writes it."""
     domains = written.domains_in(text)
-    return bool(domains) and text == written.definition(domains, sources=sources, **written.shapes_in(text))
+    return bool(domains) and text == written.definition(
+        domains, sources=sources, sampled=written.domains_in(text, "sample")
+    )
 
 
 def _put(folder: Path, path: str, text: str) -> Plan:
@@ -128,40 +116,30 @@ def _added(folder: Path, path: str, text: str) -> Plan:
     if path in IGNORED and lacks:
         entry = ProjectFile(path, "changed", f"{len(lacks)} lines added at its end")
         return [(entry, "\n".join((before.rstrip("\n"), *lacks, "")))]
-    if (path == written.CONSTRAINTS and written.is_constraints(before)) or (
-        path == written.REQUIREMENTS and written.is_requirements(before)
-    ):
+    if path == written.REQUIREMENTS and written.is_requirements(before):
         return _put(folder, path, text)
     if path in (*IGNORED, written.REQUIREMENTS):
         return [(ProjectFile(path, "kept", f"lacks {', '.join(lacks)}"), None)] if lacks else []
     return [(ProjectFile(path, "kept", "not the one of this version" if path.startswith("stages/") else ""), None)]
 
 
-def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
-    """``params.yaml`` with all sections that are wanted; with ``drop``, without those of others that nobody changed."""
+def _params(path: Path, wanted: Sequence[str]) -> str:
+    """``params.yaml`` with the sections that it lacks at its end."""
     text = _text(path)
     if text is None:
         return written.params(wanted)
-    sections = written.sections_in(text)
-    if (stated := _keys(path, text)) != {name for name in sections if name}:
-        differ = ", ".join(sorted(map(str, stated.symmetric_difference(name for name in sections if name))))
-        raise ParamsError(
-            f"{path}: expected each section to begin with its plain name and a colon, as in 'go:', not so: {differ}"
-        )
-    if unknown := [name for name in sections if name and name not in DOMAINS]:
+    stated = _keys(path, text)
+    if unknown := sorted(str(name) for name in stated if name not in DOMAINS):
         raise ParamsError(f"{path}: expected sections of domains only, found {unknown[0]}; name another folder")
-    kept = [
-        name
-        for name in sections
-        if name in wanted or (name and not (drop and sections[name].rstrip() == written.section(name).rstrip()))
-    ]
-    if kept == [name for name in sections if name] and set(wanted) <= set(kept):
-        return text
-    parts = [
-        sections[""],
-        *(sections.get(name) or written.section(name) for name in written.in_order((*wanted, *kept))),
-    ]
-    return "\n".join(f"{part.rstrip()}\n" for part in parts if part.strip())
+    lacking = [name for name in wanted if name not in stated]
+    whole = "\n".join((f"{text.rstrip()}\n", *map(written.section, lacking))) if lacking else text
+    try:
+        parse_yaml(whole)
+    except ValueError as error:
+        raise ParamsError(
+            f"{path}: expected one section below the other, as in 'go:', to add {', '.join(lacking)}"
+        ) from error
+    return whole
 
 
 def _keys(path: Path, text: str) -> set[object]:
@@ -172,29 +150,6 @@ def _keys(path: Path, text: str) -> set[object]:
     if not isinstance(content, dict | None):
         raise ParamsError(f"{path}: expected sections of domains, got {type(content).__name__}")
     return set(content or ())
-
-
-def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
-    """``dvc.lock`` without the stages of domains that left; what others have run stays, as 'dvc pull' needs it."""
-    text = _text(lock) or ""
-    try:
-        parse_yaml(text)
-    except ValueError:
-        return [(ProjectFile(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
-    head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
-    domains = [_domain_of(stage.partition(":")[0].strip()) for stage in stages]
-    left = written.in_order([name for name in domains if name and name not in wanted])
-    if not left:
-        return []
-    kept = [stage for stage, name in zip(stages, domains, strict=True) if name not in left]
-    note = f"without the stages of {', '.join(left)}"
-    return [(ProjectFile(lock.name, "changed", note), head + "".join(kept) if kept else None)]
-
-
-def _domain_of(stage: str) -> str:
-    """The domain of a stage, such as ``train@chess`` or ``convert-chess@2024-01``."""
-    group, _, key = stage.partition("@")
-    return "text" if stage == "tokenizer" else group.removeprefix("convert-") if group.startswith("convert-") else key
 
 
 def _text(path: Path) -> str | None:

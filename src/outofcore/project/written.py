@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,7 +23,7 @@ from outofcore.system.extras import load
 # The order in which a project lists its domains; others follow by name.
 ORDER = ("chess", "go", "text", "neural")
 SCRIPTS = ("check", "sample", "convert", "train", "evaluate", "report")
-REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
+REQUIREMENTS = "requirements.txt"
 MOST_COLUMNS = 130  # of a line of params.yaml
 _OWN = Path(__file__).parent
 # A wheel holds the scripts of the repository; in the repository itself there is no second copy.
@@ -36,33 +36,25 @@ def in_order(domains: Sequence[str]) -> tuple[str, ...]:
     return (*known, *sorted(set(domains) - set(ORDER)))
 
 
-def definition(
-    domains: Sequence[str],
-    *,
-    sources: bool,
-    several: Sequence[str] = (),
-    growing: Sequence[str] = (),
-    fixed: Sequence[str] = (),
-) -> str:
+def definition(domains: Sequence[str], *, sources: bool, sampled: Sequence[str]) -> str:
     """``dvc.yaml``; with ``sources``, stages depend on the sources in the folder, else on the version of outofcore.
 
-    ``several`` are the domains whose ``raw`` has several entries, ``growing`` those where it grows, and ``fixed`` those
-    that ``evaluate`` on a fixed store.
+    ``sampled`` are the domains whose raw input is the small generated one.
     """
     # The template has another name: DVC reads every dvc.yaml below a project, an installed package's too.
-    shapes = {"several": several, "growing": growing, "fixed": fixed}
-    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources, **shapes)
+    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources, sampled=in_order(sampled))
 
 
-def shapes_of(params: str, domains: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The arguments ``several``, ``growing`` and ``fixed`` for what ``params.yaml`` states of these domains."""
+def sampled_of(params: str, domains: Sequence[str]) -> tuple[str, ...]:
+    """The domains whose raw input is the small generated one, by ``params.yaml``."""
     content = parse_yaml(params) or {}
-    sections = {name: content[name] for name in in_order(domains) if isinstance(content.get(name), dict)}
-    return {
-        "several": tuple(name for name, section in sections.items() if isinstance(section.get("raw"), dict)),
-        "growing": tuple(name for name, section in sections.items() if section.get("grow")),
-        "fixed": tuple(name for name, section in sections.items() if section.get("evaluate")),
-    }
+    raws = {name: content[name].get("raw") for name in domains if isinstance(content.get(name), dict)}
+    return tuple(name for name, raw in raws.items() if raw == sample_of(name))
+
+
+def sample_of(domain: str) -> str:
+    """Where the stage ``sample`` writes."""
+    return f"data/sample/{domain}"
 
 
 def params(domains: Sequence[str]) -> str:
@@ -78,7 +70,7 @@ def section(domain: str) -> str:
     kind = get_domain(domain)
     path = Path(getattr(__import__(type(kind).__module__, fromlist=["_"]), "__file__", "")).with_name("params.yaml")
     stated = parse_yaml(path.read_text("utf-8"))[domain] if path.is_file() else {}
-    values = kind.section.model_validate({"raw": f"data/sample/{domain}", **stated})
+    values = kind.section.model_validate({"raw": sample_of(domain), "evaluate": f"data/stores/{domain}.zarr", **stated})
     return "\n".join((f"{domain}:", *_keys(values, "  "))) + "\n"
 
 
@@ -100,29 +92,13 @@ def _keys(values: BaseModel, margin: str) -> Iterator[str]:
         yield f"{line} # {note}" if note else line
 
 
-def sections_in(text: str) -> dict[str, str]:
-    """The sections of a ``params.yaml`` as they are written, by name; what precedes them has the name ""."""
-    first, *rest = re.split(r"^(?=[\w-]+:)", text, flags=re.MULTILINE)
-    return {"": first, **{section_text.partition(":")[0]: section_text for section_text in rest}}
-
-
-def domains_in(text: str) -> tuple[str, ...]:
-    """The domains of a ``dvc.yaml``; none if it is not one of outofcore's."""
+def domains_in(text: str, stage: str = "check") -> tuple[str, ...]:
+    """The domains of a ``dvc.yaml`` that have such a stage; none if it is not one of outofcore's."""
     try:
-        domains = parse_yaml(text)["stages"]["sample"]["foreach"]
+        domains = parse_yaml(text)["stages"][stage]["foreach"]
     except (ValueError, KeyError, TypeError):
         return ()
-    return tuple(domains) if isinstance(domains, dict) and all(isinstance(name, str) for name in domains) else ()
-
-
-def shapes_in(text: str) -> dict[str, tuple[str, ...]]:
-    """The arguments ``several``, ``growing`` and ``fixed`` of a ``dvc.yaml`` that :func:`definition` made."""
-    patterns = {
-        "several": r"^  convert-(\S+):$",
-        "growing": r"^        mode: .*\n        store: data/stores/([^\s.]+)$",
-        "fixed": r"^ +evaluate: \$\{(\S+)\.evaluate\}$",
-    }
-    return {name: tuple(re.findall(pattern, text, re.MULTILINE)) for name, pattern in patterns.items()}
+    return tuple(domains) if isinstance(domains, dict | list) and all(isinstance(one, str) for one in domains) else ()
 
 
 def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, str]:
@@ -133,7 +109,7 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
         files["stages/tokenizer.py"] = _script("tokenizer")
         files["data/tokenizers/given/README.md"] = _file("given.md")
     if not sources:
-        files |= {REQUIREMENTS: requirements(names), CONSTRAINTS: constraints()}
+        files[REQUIREMENTS] = requirements(names)
     return files | {
         "machine.yaml": _file("machine.yaml"),
         "README.md": _rendered("README.md", title=title, first=names[0]),
@@ -146,27 +122,12 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
 def requirements(domains: Sequence[str]) -> str:
     """Requirements: outofcore with the extras of a project for these domains, and all else that decides their bytes."""
     extras = ",".join((*filter(None, (get_domain(name).extra for name in domains)), "project"))
-    stated = {name: version for domain in domains for name, version in stated_versions(get_domain(domain)).items()}
+    stated = {name: number for domain in domains for name, number in stated_versions(get_domain(domain)).items()}
     address = _installed_from()
     place = f" @ {address} # " if address else ""
     first = f"outofcore[{extras}]{place}=={stated.pop('outofcore')}\n"
-    return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated)) + f"-c {CONSTRAINTS}\n"
-
-
-def constraints() -> str:
-    """The installed versions of DVC and of all that it requires, since it may not work with later ones."""
-    versions, waiting = dict[str, str](), ["dvc"]
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        try:
-            package = distribution(name)
-        except PackageNotFoundError:  # for another system
-            continue
-        if name not in versions:
-            versions[name] = package.version
-            needs = (need for need in package.requires or () if "extra ==" not in need)
-            waiting += [match[0] for need in needs if (match := re.match(r"[\w.-]+", need))]
-    return "".join(f"{name}=={versions[name]}\n" for name in sorted(versions))
+    stated["dvc"] = version("dvc")  # it may not work with later ones
+    return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated))
 
 
 def _installed_from() -> str:
@@ -179,12 +140,7 @@ def _installed_from() -> str:
 
 def is_requirements(text: str) -> bool:
     """Whether requirements are those of some version for some domains, and nothing else."""
-    return re.fullmatch(r"outofcore(\[[\w,]+\])?( @ \S+ # )?==\S+\n([\w.-]+==\S+\n)*(-c \S+\n)?", text) is not None
-
-
-def is_constraints(text: str) -> bool:
-    """Whether constraints are exact versions and nothing else, as those of some version are."""
-    return re.fullmatch(r"([\w.-]+==\S+\n)*", text) is not None
+    return re.fullmatch(r"outofcore(\[[\w,]+\])?( @ \S+ # )?==\S+\n([\w.-]+==\S+\n)*", text) is not None
 
 
 def dvc_files(*, git: bool) -> dict[str, str]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from outofcore.loading.loader import loader
 from outofcore.models import BATCH, load_model, read_model
 from outofcore.settings.machine import load_machine
 from outofcore.settings.yaml_text import parse_json, parse_yaml
-from outofcore.store.joined import JoinedStore
-from outofcore.store.reader import Store, open_store
+from outofcore.store.opening import open_data
+from outofcore.store.reader import Store
 from outofcore.training.ranks import choose_device
 from outofcore.training.results import MODEL, model_digest
 
@@ -73,7 +73,6 @@ def collect(project: Path) -> list[DomainRun]:
     """The domains of a project that have results, in order of name; raises StoreError for an incomplete store."""
     folder = project / "data" / "stores"
     stores = {path.stem for path in folder.glob("*.zarr") if path.is_dir()}
-    stores |= {path.parent.name for path in folder.glob("*/*.zarr") if path.parent.suffix != ".zarr"}
     trained = {path.parent.name for path in (project / "metrics").glob("*/train.json")}
     names, own = stores | trained, domains_of(project)
     return [_domain_run(project, name) for name in sorted(names if own is None else names & own)]
@@ -92,11 +91,11 @@ def domains_of(project: Path) -> set[str] | None:
 def _domain_run(project: Path, name: str) -> DomainRun:
     metrics, plots, models = (project / kind / name for kind in ("metrics", "plots", "models"))
     curves = {(file.parent.name, file.stem): _table(file, "\t") for file in sorted(plots.glob("*/*.tsv"))}
-    convert, model = _conversion(metrics), _model_view(models)
+    convert, model = _json(metrics / "convert.json"), _model_view(models)
     train, test = _json(metrics / "train.json"), _json(metrics / "test.json")
     if model and train.get("model") != model.digest:  # as between 'git checkout' and 'dvc checkout'
         train = {}
-    store = _store_of(project / "data" / "stores", name, convert)
+    store = _store_of(project / "data" / "stores" / f"{name}.zarr", convert)
     return DomainRun(
         name=name,
         store=_store_view(store) if store else None,
@@ -150,29 +149,15 @@ def _judge(store: Store, folder: Path) -> tuple[Task, Iterator[tuple[Batch, Mapp
     return model.task, judged()
 
 
-def _conversion(metrics: Path) -> Mapping[str, Any]:
-    """Metrics of the conversion; sums over several entries of ``raw``."""
-    several = sorted((metrics / "convert").glob("*.json"))
-    if not several:
-        return _json(metrics / "convert.json")
-    figures = {path.stem: _json(path) for path in several}
-    added = ("bytes_raw", "bytes_store", "estimate_bytes", "audited")
-    sums = {key: sum(own[key] for own in figures.values()) for key in added}
-    doubts = [f"{entry}: {doubt}" for entry, own in figures.items() for doubt in own.get("doubts", ())]
-    return {**sums, "doubts": doubts, "digests": {entry: own["digest"] for entry, own in figures.items()}}
+def _store_of(path: Path, convert: Mapping[str, Any]) -> Store | None:
+    """The store, or those of a folder as one; None if it is missing, of another conversion than the metrics, or empty.
 
-
-def _store_of(stores: Path, name: str, convert: Mapping[str, Any]) -> Store | None:
-    """The store, or several as one, unless one is missing or older than the conversion's metrics."""
-    digests = convert.get("digests", {})
-    paths = [stores / name / f"{entry}.zarr" for entry in digests] or [stores / f"{name}.zarr"]
-    if not all(path.is_dir() for path in paths):
+    A catalogue of raw files has no rows.
+    """
+    store = open_data(path) if path.is_dir() else None
+    if store is None or (convert and convert.get("digest") != store.digest):
         return None
-    opened = [open_store(path) for path in paths]
-    expected = list(digests.values()) or [convert.get("digest") if convert else opened[0].digest]
-    if [store.digest for store in opened] != expected:
-        return None
-    return JoinedStore(stores / name, opened) if digests else opened[0]
+    return store if any(store.attributes["rows"].values()) else None
 
 
 def _store_view(store: Store) -> StoreView:
@@ -187,8 +172,7 @@ def _store_view(store: Store) -> StoreView:
 
 
 def _rejects(folder: Path, name: str) -> Records:
-    tables = sorted((folder / name).glob("*.csv")) or [folder / f"{name}.csv"]
-    return tuple(islice(chain.from_iterable(_table(path, ",", MOST_REJECTS) for path in tables), MOST_REJECTS))
+    return _table(folder / f"{name}.csv", ",", MOST_REJECTS)
 
 
 def _works(folder: Path, pattern: str) -> list[Path]:

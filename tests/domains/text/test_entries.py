@@ -1,4 +1,4 @@
-"""Several paths in ``raw`` by name: a store for each, one tokenizer for all."""
+"""A text that grows: a store for each path, one tokenizer for all."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ import numpy as np
 import pytest
 import yaml
 
-import outofcore
 from outofcore.domains.text import DOMAIN
 from outofcore.errors import ParamsError
-from outofcore.params import Params, load_params
-from outofcore.pipeline import open_result
-from outofcore.report.collect import collect
 from tests.lines_project import call
 
 ROOT = Path(__file__).parents[3]
 GIVEN = Path("data/tokenizers/given/tokenizer.json")
 SETTINGS: dict[str, Any] = {
-    "raw": {"letters": "raw/letters", "stories": "raw/stories.jsonl.zst"},
+    "raw": "raw",
+    "grow": True,
     "tokenizer": {"vocab_size": 400},
     "tensors": {"seq_len": 32},
     "audit": {"records": 10},
@@ -64,51 +61,3 @@ def test_a_tokenizer_that_each_path_would_change_is_refused_with_the_way_out(sta
     stage("check", "text")
     stage("tokenizer")
     assert json.loads(Path("data/tokenizers/text.json").read_text()) == learnt
-
-
-def test_stores_of_several_paths_are_read_as_one(stage: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = {"vocab_size": 400, "kind": "file"}
-    write(tokenizer=tokenizer)
-    outofcore.train_tokenizer("raw", GIVEN, vocab_size=400)
-    stage("tokenizer")
-    for entry in SETTINGS["raw"]:
-        stage("convert", "text", entry)
-    figures = [json.loads(path.read_text()) for path in sorted(Path("metrics/text/convert").glob("*.json"))]
-    store = open_result(DOMAIN, load_params().section("text"))
-    assert store.attributes["rows"]["train"] == sum(each["rows"]["train"] for each in figures)
-    batches = outofcore.loader(store, "train", 8, tensors=outofcore.reading(store.stores[0], seq_len=32))
-    assert any("train: 2 stores, " in note for note in batches.notes)
-    assert next(iter(batches))["inputs"].shape == (8, 32)
-    (found,) = collect(Path())
-    assert found.store is not None
-    assert found.store.card.found == sum(each["found"] for each in figures)
-    assert found.store.pictures
-
-    monkeypatch.setattr(type(DOMAIN), "planned_task", lambda _: None)  # what training takes is not asked here
-
-    def done() -> list[str]:
-        (planned,) = json.loads(call("plan", "--json").stdout)["domains"]
-        return list(planned["done"])
-
-    assert done() == ["letters", "stories"]
-    content = json.loads(GIVEN.read_text())
-    del content["model"]["merges"][-20:]
-    GIVEN.write_text(json.dumps(content))
-    stage("tokenizer")
-    assert done() == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"mode": "stream"}, "raw: expected one path in mode stream, got several by name"),
-        (
-            {"raw": {"a": "a.txt", "b": "b.hub"}},
-            r"b\.hub names a dataset of the hub, which is read in mode stream only",
-        ),
-    ],
-)
-def test_what_has_no_store_is_one_path(changes: dict[str, Any], message: str) -> None:
-    content = {"text": {**SETTINGS, "tokenizer": {"kind": "gpt2"}, **changes}}
-    with pytest.raises(ParamsError, match=message):
-        Params(content, Path("params.yaml")).section("text")

@@ -44,10 +44,9 @@ def test_a_catalogue_is_a_store_without_rows(section_of, raw: Path):
     section = streamed(section_of, raw)
     assert DOMAIN.streamed(section)
     assert not DOMAIN.streamed(section_of(raw))
-    assert place_of(DOMAIN, section) == Path("data/streams/text.zarr")
-    assert place_of(DOMAIN, section_of(raw)) == Path("data/stores/text.zarr")
+    assert place_of(DOMAIN) == Path("data/stores/text.zarr")
     digest = listed(section)
-    catalogue = open_store(place_of(DOMAIN, section))
+    catalogue = open_store(place_of(DOMAIN))
     assert verify(catalogue.root).problems == ()
     card = card_of(catalogue)
     assert (card.digest, sum(card.rows.values()), len(card.sources)) == (digest, 0, 41)
@@ -69,7 +68,7 @@ def test_a_catalogue_depends_on_what_is_streamed_alone(section_of, raw: Path):
 def test_both_splits_are_streamed_and_what_was_read_is_counted(section_of, raw: Path):
     section = streamed(section_of, raw)
     listed(section)
-    catalogue = open_store(place_of(DOMAIN, section))
+    catalogue = open_store(place_of(DOMAIN))
     train, val = open_streams(DOMAIN, section, catalogue, Machine(workers=2), CPU)
     assert sum(len(batch["inputs"]) for batch in train) == train.samples > 100
     assert sum(len(batch["inputs"]) for batch in val) == 8
@@ -82,7 +81,7 @@ def test_several_ranks_are_refused(section_of, raw: Path, monkeypatch: pytest.Mo
     """Each of them would read and train on the same batches."""
     section = streamed(section_of, raw)
     listed(section)
-    catalogue = open_store(place_of(DOMAIN, section))
+    catalogue = open_store(place_of(DOMAIN))
     for name, value in {"TORCHELASTIC_RUN_ID": "a", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
@@ -94,6 +93,6 @@ def test_other_files_than_those_of_the_catalogue_are_refused(section_of, raw: Pa
     section = streamed(section_of, raw)
     listed(section)
     (raw / "later.txt").write_text("One more.")
-    catalogue = open_store(place_of(DOMAIN, section))
-    with pytest.raises(RawInputError, match=r"other files than those that data/streams/text\.zarr lists"):
+    catalogue = open_store(place_of(DOMAIN))
+    with pytest.raises(RawInputError, match=r"other files than those that data/stores/text\.zarr lists"):
         open_streams(DOMAIN, section, catalogue, Machine(), CPU)

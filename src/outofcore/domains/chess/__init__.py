@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outofcore.domains.chess.params import SUFFIXES, ChessSection
 from outofcore.domains.domain import Domain
+from outofcore.domains.versions import VERSIONS
 
 
 class Chess(Domain):
@@ -12,7 +13,7 @@ class Chess(Domain):
     name = "chess"
     row = "position"
     sequence = "game"
-    bytes_version = 6
+    versions = VERSIONS["chess"]
     suffixes = SUFFIXES
     section = ChessSection
     losses = (

@@ -12,7 +12,7 @@ from outofcore.domains.chess.codes import LARGEST_CLOCK
 from outofcore.domains.chess.pgn.classes import TerminationClass, TimeClass
 from outofcore.domains.chess.schema import GAME_COLUMNS, POSITION_COLUMNS, column_of
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import DomainSection, Filters, RawOrNamed, is_unset
+from outofcore.domains.sections import DomainSection, Filters, Raw, is_unset
 
 Variant = Literal["standard", "chess960"]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
@@ -161,9 +161,7 @@ class TensorSection(Section):
 class ChessSection(DomainSection):
     """All chess settings that change the bytes of the store or the model."""
 
-    raw: RawOrNamed = Field(
-        description="a PGN file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
-    )
+    raw: Raw = Field(description="a PGN file or folder; .zst, .gz, .bz2, .xz and archives are read as streams")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     tensors: TensorSection = TensorSection()

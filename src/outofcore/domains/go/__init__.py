@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.go.params import SUFFIXES, GoSection
+from outofcore.domains.versions import VERSIONS
 from outofcore.store.reader import Store
 
 
@@ -16,7 +17,7 @@ class Go(Domain):
     suffixes = SUFFIXES
     section = GoSection
     packages = ("sgfmill",)
-    bytes_version = 6
+    versions = VERSIONS["go"]
 
     def check_trainable(self, section: GoSection, store: Store) -> None:
         """Also for its players, where the task tells them apart."""

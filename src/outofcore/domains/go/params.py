@@ -10,7 +10,7 @@ from outofcore.checks import MOST
 from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.domain import Section
 from outofcore.domains.go.filters import FilterSection
-from outofcore.domains.sections import DomainSection, RawOrNamed
+from outofcore.domains.sections import DomainSection, Raw
 
 SUFFIXES = (".sgf", ".sgfs")
 
@@ -53,9 +53,7 @@ class GoTrainSection(BoardTrainSection):
 class GoSection(DomainSection):
     """All Go settings that change the bytes of the store or the model."""
 
-    raw: RawOrNamed = Field(
-        description="an SGF file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
-    )
+    raw: Raw = Field(description="an SGF file or folder; .zst, .gz, .bz2, .xz and archives are read as streams")
     filters: FilterSection = FilterSection()
     tensors: TensorSection = TensorSection()
     train: GoTrainSection = GoTrainSection()

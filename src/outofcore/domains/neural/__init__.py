@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.versions import VERSIONS
 
 if TYPE_CHECKING:
     from outofcore.display.table import DisplayTable
@@ -21,7 +22,7 @@ class Neural(Domain):
     sequence = "trial"
     divided_by = "source.trial_bins"
     section = NeuralSection
-    bytes_version = 5
+    versions = VERSIONS["neural"]
     packages = ("h5py", "scipy")
     sizes = ("neurons", "behaviors")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.domains.versions import VERSIONS
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit
 
@@ -29,7 +30,7 @@ class Text(Domain):
     divided_by = "source.separator"
     suffixes = SUFFIXES
     section = TextSection
-    bytes_version = 6
+    versions = VERSIONS["text"]
     packages = ("gigatoken", "pyarrow", "tokenizers")
 
     def prepared(self, section: TextSection, store: str) -> TextSection:

@@ -15,7 +15,7 @@ from outofcore.domains.sections import (
     AuditSection,
     DomainSection,
     Filters,
-    RawOrNamed,
+    Raw,
     StoreSection,
     TrainSection,
     is_unset,
@@ -238,9 +238,9 @@ class TextTrainSection(TrainSection):
 class TextSection(DomainSection):
     """All text settings that change the bytes of the store or the model."""
 
-    raw: RawOrNamed = Field(
-        description="a text file or a folder, or several by name; .txt, .jsonl, .parquet, compressed, in archives; in "
-        "mode stream also a .hub file, which names a dataset of the Hugging Face hub"
+    raw: Raw = Field(
+        description="a text file or a folder; .txt, .jsonl, .parquet, compressed, in archives; in mode stream also "
+        "a .hub file, which names a dataset of the Hugging Face hub"
     )
     mode: Literal["store", "stream"] = Field(
         "store", description="train from the store, or tokenize while training and store nothing", exclude=True
@@ -271,33 +271,25 @@ class TextSection(DomainSection):
 
     @model_validator(mode="after")
     def _hub_is_streamed(self) -> TextSection:
-        paths = [self.raw] if isinstance(self.raw, str) else self.raw.values()
-        for path in paths if self.mode == "store" else ():
-            if path.endswith(HUB):
-                raise ValueError(
-                    f"{path} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
-                    "save the dataset as Parquet files"
-                )
+        if self.mode == "store" and self.raw.endswith(HUB):
+            raise ValueError(
+                f"{self.raw} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
+                "save the dataset as Parquet files"
+            )
         return self
 
     @model_validator(mode="after")
     def _entries_share_a_tokenizer(self) -> TextSection:
-        if isinstance(self.raw, str) and not self.grow:
+        if not self.grow:
             return self
-        if self.mode == "stream" and self.grow:
-            raise ValueError("grow: expected false in mode stream, which reads the whole folder; or use mode store")
         if self.mode == "stream":
-            raise ValueError(
-                "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
-            )
+            raise ValueError("grow: expected false in mode stream, which reads the whole folder; or use mode store")
         finished = {"path", "kind"} & self.tokenizer.model_fields_set == {"path"}  # as a call names one
         if self.tokenizer.learnt and not finished:
             given, kind = self.tokenizer.given, self.tokenizer.kind
-            several = "grow: true" if self.grow else "several paths in raw"
-            first = self.raw if isinstance(self.raw, str) else next(iter(self.raw.values()))
             raise ValueError(
-                f"tokenizer.kind: with {several}, expected file or gpt2, got {kind}: each path that is added would "
+                f"tokenizer.kind: with grow: true, expected file or gpt2, got {kind}: each path that is added would "
                 "change the tokenizer, and so convert all the others again; set kind: file, and learn one with "
-                f"'outofcore tokenizer {first} {given}/tokenizer.json --params params.yaml -S kind={kind}'"
+                f"'outofcore tokenizer {self.raw} {given}/tokenizer.json --params params.yaml -S kind={kind}'"
             )
         return self

@@ -11,7 +11,7 @@ import io
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -35,9 +35,8 @@ class Dataset(Section):
 
 def open_raw(section: TextSection) -> list[RawFile]:
     """The raw files of a section, or its dataset in the same form."""
-    raw = cast("str", section.raw)  # several by name are neither streamed nor learnt from
-    files = find_files(raw, section.match, SUFFIXES, section="text")
-    if not raw.endswith(HUB):
+    files = find_files(section.raw, section.match, SUFFIXES, section="text")
+    if not section.raw.endswith(HUB):
         return files
     (file,) = files
     try:
