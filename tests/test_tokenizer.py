@@ -39,7 +39,7 @@ def test_a_tokenizer_is_trained_outside_of_a_project(
     monkeypatch.setattr(learn, "SAMPLE_BYTES", 20_000)
     endless = Records(Endless())
     outofcore.train_tokenizer(endless, "again.json", vocab_size=300)
-    assert 20_000 / 400 < endless.given < 20_000
+    assert 20_000 / 400 < endless.given < 40_000  # a block and the next
 
 
 def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:

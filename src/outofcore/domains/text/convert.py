@@ -15,7 +15,7 @@ from outofcore.domains.text.documents.records import Documents, keys_of, read_do
 from outofcore.domains.text.params import BY_PLACE, UNKNOWN, TextSection
 from outofcore.domains.text.tokens.engine import Ids, Lengths, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
-from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.system.compilation import kernel
 
 
@@ -80,16 +80,14 @@ class Converter:
 
     def _one_by_one(self, engine: ReferenceEngine, documents: Documents) -> tuple[Ids, Lengths]:
         """Ids of documents, of which those at which the library fails are rejected."""
-        kept, encoded = np.ones(len(documents.texts), bool), list[Ids]()
+        why, encoded = dict[int, str](), [np.empty(0, np.uint32)]
         for number, text in enumerate(documents.texts):
             try:
                 encoded.append(engine.encode([text])[0])
             except EncodingError as error:
-                kept[number] = False
-                offset, file = documents.offsets[number], documents.files[number]
-                documents.rejects.append(Reject(reason="not_tokenized", offset=offset, detail=str(error), file=file))
-        documents.keep(kept)
-        return np.concatenate([np.empty(0, np.uint32), *encoded]), np.array([len(ids) for ids in encoded], np.int64)
+                why[number] = str(error)
+        documents.reject("not_tokenized", why)
+        return np.concatenate(encoded), np.array([len(ids) for ids in encoded[1:]], np.int64)
 
     def _without_ends(self, ids: Ids, lengths: Lengths, documents: Documents) -> tuple[Ids, Lengths]:
         """Reject documents whose own text has the id that ends one, or begins one."""
@@ -97,14 +95,10 @@ class Converter:
         places = np.flatnonzero(np.isin(ids, around)) if around else ()
         if not len(places):
             return ids, lengths
-        kept = np.ones(len(lengths), bool)
-        kept[np.searchsorted(np.cumsum(lengths), places, "right")] = False
         names = " or ".join(map(repr, self.section.source.tokens))
         detail = f"the tokenizer gives its text the id of {names}, which is put around documents"
-        for number in np.flatnonzero(~kept).tolist():
-            offset, file = documents.offsets[number], documents.files[number]
-            documents.rejects.append(Reject(reason="end_in_text", offset=offset, detail=detail, file=file))
-        documents.keep(kept)
+        numbers = np.unique(np.searchsorted(np.cumsum(lengths), places, "right"))
+        kept = documents.reject("end_in_text", dict.fromkeys(numbers.tolist(), detail))
         return ids[np.repeat(kept, lengths)], lengths[kept]
 
     def _unknown(self, ids: Ids, lengths: Lengths) -> dict[str, npt.NDArray[np.bool_]]:

@@ -49,7 +49,7 @@ def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
 def placed_units(files: Sequence[RawFile], section: TextSection, edges: tuple[Edge, ...] | None) -> Iterator[Unit]:
     """Units as :func:`units` cuts them."""
     placed = {} if edges is None else {"edges": edges}
-    for number, unit in enumerate(_cut(files, section)):
+    for number, unit in enumerate(cut(files, section)):
         yield replace(unit, detail={"first": number == 0, **placed})
 
 
@@ -64,7 +64,7 @@ def find_edges(files: Sequence[RawFile], section: TextSection) -> tuple[Edge, ..
     if splits.by not in ("content", "place") or (splits.by == "content" and (splits.named or len(wanted) == 1)):
         return None
     filled, lines, tables, keys, count = set[int](), SampledLines(), list[Ints](), list[Bytes](), 0
-    for unit in _cut(files, section):
+    for unit in cut(files, section):
         documents = read_documents(unit, section)
         keys.append(keys_of(documents.texts))
         if splits.by == "content":
@@ -108,7 +108,8 @@ def _note_repeated(held_out: int, repeated: int) -> None:
         )
 
 
-def _cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
+def cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
+    """Units of whole documents; what cannot be read is one reject of a unit."""
     cutter, weigh = partial(_of_member, section=section), partial(_weight, section=section)
     return cut_by(cutter, files, SUFFIXES, BLOCK_BYTES, weigh=weigh)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import itemgetter
@@ -45,10 +45,16 @@ class Documents:
     rejects: list[Reject] = field(default_factory=list)
     divisions: int = 0  # of texts into documents
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        """Leave out the others."""
+    def reject(self, reason: str, why: Mapping[int, str]) -> npt.NDArray[np.bool_]:
+        """Reject documents by their number, each with its detail; returns which are kept."""
+        kept = np.ones(len(self.texts), bool)
+        for number, detail in why.items():
+            kept[number] = False
+            offset, file = self.offsets[number], self.files[number]
+            self.rejects.append(Reject(reason=reason, offset=offset, detail=detail, file=file))
         for name in ("texts", "offsets", "files", "starts", "splits"):
             setattr(self, name, list(compress(getattr(self, name), kept)))
+        return kept
 
 
 def keys_of(texts: Sequence[bytes]) -> Bytes:

@@ -11,17 +11,13 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from outofcore.display.bar import Bar
-from outofcore.domains.text.documents.reading import OpenMember
 from outofcore.domains.text.documents.records import read_documents
-from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.source import cut
 from outofcore.domains.text.tokens.gpt2 import byte_level, gpt2_content
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.errors import ParamsError
-from outofcore.raw.cutting import MemberText
-from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
-from outofcore.raw.streams import transcoded
-from outofcore.raw.unit import Reject
 from outofcore.system.durable import replace_text, writing
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
@@ -135,19 +131,11 @@ def sample(section: TextSection, files: Sequence[RawFile], why: list[str]) -> It
 
 
 def texts(file: RawFile, section: TextSection, why: list[str]) -> Iterator[bytes]:
-    """The documents of a file; what is not read is counted by the conversion."""
-    for member in file.members(SUFFIXES):
-        try:
-            text = MemberText(0, member.name, member.name, 0, *transcoded(member.stream), member)
-            for offset, payload, contents in OpenMember(text, section).documents():
-                if isinstance(payload, Reject):
-                    why.append(payload.detail)
-                    continue
-                documents = read_documents(text.unit(offset, payload, detail=contents), section)
-                why += [reject.detail for reject in documents.rejects[: 1 - len(why)]]
-                yield from documents.texts
-        except DamagedInput as error:
-            why.append(str(error))
+    """The documents of a file."""
+    for unit in cut([file], section):
+        documents = read_documents(unit, section)
+        why += [reject.detail for reject in (*unit.rejects, *documents.rejects)[:1]]
+        yield from documents.texts
 
 
 def _given(section: TextSection) -> str:
