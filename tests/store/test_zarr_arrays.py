@@ -67,7 +67,7 @@ def test_arrays_of_equal_right_are_refused_by_their_names(tmp_path: Path, shapes
     path = write(tmp_path / "a.zarr", shapes)
     first, second = sorted(shapes)
     with pytest.raises(
-        ParamsError, match=rf"equal right to be read: {first} \(.*; or {second} \(.* open_zarr\(\.\.\., fields=\)$"
+        ParamsError, match=rf"right to be read: {first} \(.*; or {second} \(.* open_zarr\(.*fields=\)$"
     ):
         open_zarr(path)
     assert list(open_zarr(path, fields=[first]).fields(range(3))) == [first]
