@@ -255,6 +255,21 @@ def test_an_index_that_names_what_is_not_in_the_file_is_left_to_zarr_python(tmp_
     assert_same(array, slice(24, 32), stored)
 
 
+def test_an_index_whose_chunks_overlap_reads_nothing_beyond_what_was_fetched(tmp_path: Path, server: str) -> None:
+    """The second chunk is inside of the first one, and ends before it."""
+    write(tmp_path, **SHARDS, compressors=None)
+    path = tmp_path / "a.zarr/c/0/0/0"
+    content = path.read_bytes()
+    index = np.frombuffer(content[-84:-4], "<u8").copy()
+    index[2:4] = index[0] + 10, 20
+    path.write_bytes(content[:-84] + index.tobytes() + google_crc32c.value(index.tobytes()).to_bytes(4, "little"))
+    array = remote(server)
+    buffer = np.zeros((2, *VALUES[:8].shape), array.dtype)
+    with pytest.raises(StoreError, match="rows 8 to 16 of array cannot be read"):
+        array.chunks_into(np.arange(2), buffer, np.arange(2))
+    assert (buffer[0] == VALUES[:8]).all()
+
+
 class Ranges(SimpleHTTPRequestHandler):
     """Ranges of files, with their version; what was asked for is kept."""
 

@@ -385,3 +385,13 @@ def test_joined_ranges_cover_the_given_ones_and_little_else(pieces: list[tuple[i
     for start, stop in zip(ends - lengths, ends, strict=True):
         assert sum(first <= start and stop <= last for first, last in runs) == 1
     assert sum(stop - start for start, stop in runs) <= lengths.sum() + GAP_BYTES * (len(pieces) - len(runs))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9 << 20), st.integers(1, 6 << 20)), min_size=1, max_size=12))
+def test_ranges_that_overlap_are_inside_of_what_is_fetched_for_them(ranges: list[tuple[int, int]]) -> None:
+    """As the index of a shard of other software may name them."""
+    offsets, lengths = np.array(ranges).T
+    runs = coalesced(Ranges("a", offsets, lengths))
+    for offset, length in ranges:
+        start, stop = [run for run in runs if run[0] <= offset][-1]
+        assert start <= offset < offset + length <= stop

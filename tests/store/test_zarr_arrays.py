@@ -66,9 +66,7 @@ def test_the_arrays_with_the_samples_of_most_are_read_and_the_others_named(tmp_p
 def test_arrays_of_equal_right_are_refused_by_their_names(tmp_path: Path, shapes: Shapes) -> None:
     path = write(tmp_path / "a.zarr", shapes)
     first, second = sorted(shapes)
-    with pytest.raises(
-        ParamsError, match=rf"right to be read: {first} \(.*; or {second} \(.* open_zarr\(.*fields=\)$"
-    ):
+    with pytest.raises(ParamsError, match=rf"right to be read: {first} \(.*; or {second} \(.* open_zarr\(.*fields=\)$"):
         open_zarr(path)
     assert list(open_zarr(path, fields=[first]).fields(range(3))) == [first]
 

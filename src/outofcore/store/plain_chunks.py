@@ -112,16 +112,9 @@ class PlainChunks:
         return parts
 
     def _fetch(self, files: RemoteFiles, names: Sequence[str], own: Ints, jobs: Ints) -> object:
-        """Fetch chunks of shards, and enter where each is; those that follow one another by one request."""
-        order = np.lexsort((jobs[:, 1], own))
-        order = order[jobs[order, 2] > 0]
-        file, begin = own[order], jobs[order, 1]
-        end = begin + jobs[order, 2]
-        first = np.flatnonzero(np.diff(file, prepend=-1) | (begin > np.append(0, end[:-1])))
-        wanted = [
-            Ranges(names[file[low]], begin[[low]], end[[high]] - begin[[low]])
-            for low, high in zip(first, [*(first[1:] - 1), len(order) - 1], strict=False)
-        ]
+        """Fetch chunks of shards, and enter where each is; neighbours by one request."""
+        cells = [np.flatnonzero((own == place) & (jobs[:, 2] > 0)) for place in range(len(names))]
+        wanted = [Ranges(name, jobs[cell, 1], jobs[cell, 2]) for name, cell in zip(names, cells, strict=True)]
         try:
             readers = files.open_ranges(wanted)
         except StoreError:  # another version, or less than the index says
@@ -129,8 +122,8 @@ class PlainChunks:
                 self._indexes.pop(name, None)
             jobs[:, 2] = 0
             return None
-        run = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
-        jobs[order, 1] += np.array([int(reader.places[0]) for reader in readers], np.int64)[run] - begin[first][run]
+        for cell, reader in zip(cells, readers, strict=True):
+            jobs[cell, 1] = reader.places
         return readers
 
     def _index(self, name: str) -> Ints:

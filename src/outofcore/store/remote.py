@@ -237,14 +237,15 @@ def _requests(process: int) -> ThreadPoolExecutor:
 
 
 def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
-    """Ascending ranges to read that cover the given disjoint ranges, in any order."""
+    """Ascending ranges to read, of which the last that begins before a given range, or with it, holds all of it."""
     order = np.argsort(ranges.offsets, kind="stable")
     order = order[ranges.lengths[order] > 0]
     runs: list[tuple[int, int]] = []
     for start, length in zip(ranges.offsets[order].tolist(), ranges.lengths[order].tolist(), strict=True):
         stop = start + length
-        if runs and start - runs[-1][1] <= GAP_BYTES and stop - runs[-1][0] <= REQUEST_BYTES:
-            runs[-1] = runs[-1][0], stop
+        first, end = runs[-1] if runs else (-1, -1)
+        if stop <= end or (runs and start - end <= GAP_BYTES and stop - first <= REQUEST_BYTES):
+            runs[-1] = first, max(stop, end)
         else:
             runs.append((start, stop))
     return runs
