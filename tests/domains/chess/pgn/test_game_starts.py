@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from outofcore.domains.chess.pgn.games import game_starts
 from tests.domains.chess.pgn import fragments
@@ -13,6 +13,7 @@ def starts(data: bytes) -> list[int]:
 
 
 @given(fragments.pgn)
+@example(b'{comment}% [Event "escaped"]\n')
 @settings(max_examples=150, deadline=None)
 def test_a_file_may_be_cut_at_any_start(data):
     found = starts(data)

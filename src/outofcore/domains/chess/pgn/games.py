@@ -160,14 +160,14 @@ def _scan(games: Games, bounds: Any, listed: Any) -> int:
     count = variable(0)
     for file in range(bounds.size - 1):
         data = games.data[: bounds[file + 1]]
-        i = gap_end(data, bounds[file], bounds[file])
+        i = gap_end(data, bounds[file])
         while i < data.size:
             if count == games.results.size:
                 return -1
             games.starts[count] = i
             end = _accept(data, bounds[file], i, games, count, listed)
             games.odd[count] = end < 0
-            games.ends[count] = i = gap_end(data, end, bounds[file]) if end >= 0 else -end
+            games.ends[count] = i = gap_end(data, end) if end >= 0 else -end
             if end < 0:
                 games.move_offsets[count + 1] = games.move_offsets[count]
             if i >= data.size:
@@ -334,7 +334,7 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
     games.move_offsets[game + 1] = first_move + ply
     for move in range(min(ply, 2)):
         games.first_clocks[game, move] = games.notes.clock[first_move + move]
-    following = gap_end(data, i, first)
+    following = gap_end(data, i)
     if not over or (
         following < data.size and not _follows(data, first, start, following, name_end, ply + (moved and ply > 0))
     ):

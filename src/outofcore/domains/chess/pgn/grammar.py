@@ -128,15 +128,15 @@ def begins_line(data: Bytes, i: int, first: int) -> bool:
 
 
 @inner_kernel
-def gap_end(data: Bytes, i: int, first: int) -> int:
-    """Index of the next game or of the end, after blanks, byte-order marks, comments and lines that are escaped."""
+def gap_end(data: Bytes, i: int) -> int:
+    """Index of the next game or of the end, after blanks, byte-order marks, comments and what is escaped."""
     while i < data.size:
         c = data[i]
         if BLANK[c]:
             i += 1
         elif c == 0xEF and i + 2 < data.size and data[i + 1] == 0xBB and data[i + 2] == 0xBF:
             i += 3
-        elif c == ord(";") or (c == ord("%") and begins_line(data, i, first)):
+        elif c == ord(";") or c == ord("%"):
             i = line_end(data, i)
         elif c == ord("{"):
             end = comment_end(data, i)
