@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from outofcore.checks import refuse
 from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
+from outofcore.domains.own_network import allow_network
 from outofcore.domains.reading import Reading, Windowed, reading_for
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import SplitSection
@@ -43,7 +44,9 @@ KEPT_NOTHING = "make room there, or set TMPDIR to a folder on another disk, and 
 _DIGITS = 6
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
+def load_model(
+    path: str | Path, device: str | torch.device = "cpu", *, network: type[torch.nn.Module] | None = None
+) -> Model:
     """Load a trained model, without its project and its store.
 
     ::
@@ -58,6 +61,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         The folder of a run, such as ``runs/first``, the folder ``models/<domain>`` in it, or the ``model.pt`` in that.
     device
         Where the model computes.
+    network
+        The class of the network, if it is one of your own; in its project, whose params.yaml names it, it is found.
 
     Returns
     -------
@@ -69,7 +74,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     StateError
         If there is no model, the file is damaged, or another version of outofcore wrote it.
     ParamsError
-        If its domain is not installed, or the device does not exist.
+        If its domain is not installed, the device does not exist, or the network is one of your own that is neither
+        passed nor named by the project.
     """
     if not isinstance(path, str | Path):
         refuse("path", "the folder of a model, such as models/chess", path)
@@ -89,6 +95,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     if make is None:
         raise ParamsError(f"{file}: domain {name} makes no task without a store; give its model.py a planned_task")
     try:
+        if network is not None:
+            allow_network(network, identity["params"]["train"].get("network", ""))
         section = section_of_identity(identity)
         described = (parts or {"": attributes}).items()
         schemas = {part: Schema(rows=(), sequences=(), attributes=stated) for part, stated in described}

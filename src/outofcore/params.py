@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from outofcore.domains.domain import Section
+from outofcore.domains.own_network import allow_network, own_name
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.settings.yaml_text import parse_yaml
@@ -64,11 +65,14 @@ class Params:
         if domain not in self._content:
             raise ParamsError(f"{self._path}: expected a section {domain!r}, found none")
         try:
-            return kind.model_validate(self._content[domain])
+            section = kind.model_validate(self._content[domain])
         except ValidationError as error:
             called = self._path.name.endswith("()")
             problems = [_describe(domain, kind, dict(item), called=called) for item in error.errors()]
             raise ParamsError(f"{self._path}: {'; '.join(problems)}") from error
+        if network := own_name(section):
+            allow_network(network)  # as its user wrote it
+        return section
 
     def content(self, domain: str) -> dict[str, Any]:
         """The keys of a section as they were given, after they were checked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -81,7 +82,8 @@ class Domain:
     A domain is a package whose ``DOMAIN`` is an instance of a subclass of this one, defined in its ``__init__``;
     nothing else is taken from there. A folder here is a domain if it has a ``schema.py``; an installed package declares
     an entry point. Each method calls the function of the same purpose in a module of that package, imported when it is
-    first needed; a subclass overrides the methods for which that does not suffice.
+    first needed; a subclass overrides the methods for which that does not suffice. Modules that its package lacks are
+    those of the domain that it extends.
 
     ==============  =======================================================================================
     ``schema.py``   ``SCHEMA``, or ``schemas(section, files)`` where it depends on them
@@ -328,7 +330,7 @@ class Domain:
 
     def _module(self, name: str) -> Any:
         try:
-            return import_module(f"{type(self).__module__}.{name}")
+            return import_module(self._place(name) or f"{type(self).__module__}.{name}")
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package in self.packages:
@@ -341,7 +343,12 @@ class Domain:
         return ParamsError(missing(f"domain {self.name}", package, cure))
 
     def _has(self, name: str) -> bool:
-        try:
-            return find_spec(f"{type(self).__module__}.{name}") is not None
-        except ModuleNotFoundError:  # it is no package
-            return False
+        return self._place(name) is not None
+
+    def _place(self, name: str) -> str | None:
+        """A module of the domain's package, or of the package of the nearest class that it extends."""
+        for kind in type(self).__mro__:
+            with suppress(ModuleNotFoundError):  # it is no package
+                if kind is not Domain and find_spec(f"{kind.__module__}.{name}"):
+                    return f"{kind.__module__}.{name}"
+        return None

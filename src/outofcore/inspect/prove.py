@@ -106,7 +106,7 @@ def prove(
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     facts = {"model.pt (sha256)": digest, "domain": name, "steps": f"{steps:,}"} | facts
     facts |= {key: str(train[key]) for key in ("seed", "epochs", "batch_size", "arithmetic", "skip") if key in train}
-    now = training_code(domain)
+    now = training_code(domain, section)
     claims = _compare("version", code | {"code": None}, now | {"code": None})
     claims += _compare("code that trains (sha256)", {"": code["code"]}, {"": now["code"]})
     claims += _compare(

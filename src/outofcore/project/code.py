@@ -7,8 +7,10 @@ import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from outofcore.domains.domain import Domain
+from outofcore.domains.own_network import own_name, source_digest
 from outofcore.domains.registry import engines, packages
 from outofcore.errors import ParamsError
 
@@ -32,9 +34,14 @@ def code_of(domain: Domain) -> dict[str, str]:
     return {stage: "".join(f"{name} {value}\n" for name, value in of.items()) for stage, of in versions.items()}
 
 
-def training_code(domain: Domain) -> dict[str, str]:
-    """Versions of outofcore, of the package that adds the domain, of torch and NumPy, and a digest of what trains."""
+def training_code(domain: Domain, section: Any) -> dict[str, str]:
+    """Versions of outofcore, of the package that adds the domain, of torch and NumPy, and digests of what trains.
+
+    A network of the user's own has a digest of its source.
+    """
+    network = own_name(section)
     own = {"outofcore": version("outofcore"), **packages(domain.name)}
+    own |= {"network": source_digest(network)} if network else {}
     return {**own, "torch": version("torch"), "numpy": version("numpy"), "code": _digest_that_trains(domain)}
 
 

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from outofcore.domains.own_network import own_name
 from outofcore.domains.registry import get_domain
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.loading.iteration import Loader
+from outofcore.params import load_params
 from outofcore.store.reader import Store
 from outofcore.system.durable import replace_file, replace_text
 from outofcore.training.checkpoint import read_saved, write_saved
@@ -87,7 +89,10 @@ def settings_of_run(section: Any) -> dict[str, Any]:
 def section_of_identity(identity: Mapping[str, Any]) -> Any:
     """The settings of a run and of the conversion of its store, from what it recorded."""
     settings = {**identity["params"], **identity["attributes"]["params"], "raw": "."}
-    return get_domain(identity["domain"]).section.model_validate(settings)
+    section = get_domain(identity["domain"]).section.model_validate(settings)
+    if own_name(section) and Path("params.yaml").is_file():
+        load_params().section(identity["domain"])  # which may name the network
+    return section
 
 
 def raw_digest(store: Store) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from outofcore.domains.domain import Domain
+from outofcore.domains.own_network import allow_network
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import named_device
@@ -69,7 +70,8 @@ def train(
     tell
         Called with lines about the run, on the first rank, such as ``print``.
     **settings
-        Settings under ``train`` or ``tensors`` of the domain by name, or these sections, each a mapping.
+        Settings under ``train`` or ``tensors`` of the domain by name, or these sections, each a mapping. ``network``
+        may be a class: a ``torch.nn.Module`` of your own.
 
     Returns
     -------
@@ -95,6 +97,8 @@ def train(
             "in a program"
         )
     domain = get_domain(source.domain)
+    if isinstance(settings.get("network"), type):
+        settings["network"] = allow_network(settings["network"])
     refuse_settings("train()", settings, mode="for projects; outofcore.stream reads raw text")
     given = by_section(domain.name, ("train", "tensors"), settings)
     section, machine = section_of_store(source.attributes, domain.name, "train()", params, given), load_machine()
@@ -176,7 +180,7 @@ def run(
             name=name,
             out=out,
             identity=identity,
-            code=training_code(domain),
+            code=training_code(domain, section),
             device=str(device),
             micro_batch=machine.micro_batch,
             threads=machine.workers,

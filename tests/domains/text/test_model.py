@@ -13,6 +13,7 @@ import torch
 import outofcore
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.model import TextTask
+from outofcore.domains.text.network import logits
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.tensors import make_reading
@@ -98,7 +99,7 @@ def test_padding_changes_no_figure_and_no_gradient(section_of, tokenizer: Tokeni
     with torch.no_grad():
         hidden = task.network(batch["inputs"])
         losses = (
-            -task.network.logits(hidden).log_softmax(-1).gather(2, torch.from_numpy(other[:, 1:, None].astype(int)))
+            -logits(task.network, hidden).log_softmax(-1).gather(2, torch.from_numpy(other[:, 1:, None].astype(int)))
         )
     counted = losses[..., 0][torch.from_numpy(valid[:, 1:])]
     assert task.summarize(sums)["loss"] == pytest.approx(float(counted.mean()), rel=1e-5)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.model import make_task
-from outofcore.domains.text.network import PRESETS, Network, NetworkShape, choose_size, model_size, size_doubt
+from outofcore.domains.text.network import PRESETS, Network, NetworkShape, choose_size, logits, model_size, size_doubt
 from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import ParamsError
@@ -148,7 +148,7 @@ def test_scores_are_those_of_gpt2_written_plainly(network: Network):
 
 
 def test_a_network_begins_with_no_opinion(network: Network):
-    scores = network.logits(network(torch.randint(0, 50, (4, 12))))
+    scores = logits(network, network(torch.randint(0, 50, (4, 12))))
     assert scores.shape == (4, 12, 50)
     loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), torch.randint(0, 50, (48,)))
     assert abs(loss.detach() - torch.tensor(50.0).log()) < 0.1

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from outofcore.domains.own_network import network_setting
 from outofcore.domains.sections import TrainSection
 
 PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20), "huge": (384, 30)}
@@ -17,6 +18,7 @@ class BoardTrainSection(TrainSection):
 
     sized_by: ClassVar[tuple[str, ...]] = ("channels", "blocks")
 
+    network: str = network_setting("residual")
     channels: int | None = Field(
         None, ge=8, le=2**12, multiple_of=8, description="width of the network; with blocks, in place of preset"
     )

@@ -18,6 +18,7 @@ from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.tensors import ChessReading, value_fields, values
 from outofcore.domains.chess.widening import classify
+from outofcore.domains.own_network import own_network
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.ndarrays import Ints
@@ -75,14 +76,16 @@ def _has_chess960(store: Store) -> bool:
 def make_task(store: Store, section: Any, evaluated: Store, split: str) -> ChessTask:
     """The task of a store, from the ``tensors`` and ``train`` settings."""
     del evaluated, split
-    return ChessTask(section.tensors, section.train.size, measure_baseline(store, section.tensors))
+    return ChessTask(
+        section.tensors, section.train.size, measure_baseline(store, section.tensors), section.train.network
+    )
 
 
 def planned_task(section: Any, schemas: Mapping[str, Schema]) -> ChessTask:
     """The task before there is a store: no move was played."""
     del schemas
     counts = np.zeros(vocabulary(section.tensors.targets).size, np.int64)
-    return ChessTask(section.tensors, section.train.size, Baseline(counts, 0.0))
+    return ChessTask(section.tensors, section.train.size, Baseline(counts, 0.0), section.train.network)
 
 
 class ChessTask(MovePrediction):
@@ -92,10 +95,18 @@ class ChessTask(MovePrediction):
     target, number = "target", "ply"
     outcomes = (Outcome("value", "value_loss"),)
 
-    def __init__(self, section: TensorSection, size: tuple[int, int], baseline: Baseline) -> None:
+    def __init__(
+        self, section: TensorSection, size: tuple[int, int], baseline: Baseline, network: str = "residual"
+    ) -> None:
         super().__init__(baseline.move_counts, PLIES_PER_BIN, baseline.value_mean)
         self.section = section
-        self.network = Network(section.planes, size, vocabulary(section.targets), elo=section.elo)
+        moves, planes = vocabulary(section.targets), section.planes
+        if ":" in network:
+            inputs = (((planes, 8, 8), torch.uint8), ((2,), torch.int32) if section.elo else ())
+            facts = {"planes": planes, "classes": moves.size, "elo": section.elo}
+            self.network = own_network(network, inputs, lambda _: ((moves.size,), ()), **facts)
+        else:
+            self.network = Network(planes, size, moves, elo=section.elo)
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
         """The side to move in addition."""

@@ -29,7 +29,7 @@ def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
     del schemas
     reading, none = make_reading({"params": section.model_dump(mode="json")}, section), np.empty(0, np.int64)
     if section.train.task == "policy":
-        return PolicyTask(reading, section.train.size, np.zeros(reading.frame**2 + 1, np.int64))
+        return PolicyTask(reading, section.train, np.zeros(reading.frame**2 + 1, np.int64))
     games = PlayedGames(none, none.reshape(0, 2), none, none, none, none.astype(np.bool_))
     return _PlannedStyleTask(reading, section.train, games, Panel(none, none, none, none.astype(np.bool_)), [])
 
@@ -38,7 +38,7 @@ def make_task(store: Store, section: GoSection, evaluated: Store, split: str) ->
     """The task of ``train.task``, with its baseline measured on the store."""
     reading = make_reading(store.attributes, section)
     if section.train.task == "policy":
-        return PolicyTask(reading, section.train.size, count_moves(store, reading.frame))
+        return PolicyTask(reading, section.train, count_moves(store, reading.frame))
     names = find_players(store, section.train)
     panel = choose_panel(read_games(evaluated, split, names))
     baseline = identify(opening_maps(evaluated, split, panel, reading.frame), panel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from outofcore.checks import MOST
 from outofcore.domains.boards.params import BoardTrainSection
@@ -48,6 +48,12 @@ class GoTrainSection(BoardTrainSection):
     first_moves: int | None = Field(
         50, ge=2, le=MOST, description="style: moves of a game that are looked at, from its first; null: all"
     )
+
+    @model_validator(mode="after")
+    def _own_of_policy(self) -> GoTrainSection:
+        if self.task == "style" and ":" in self.network:
+            raise ValueError(f"expected network residual with task style, got {self.network}")
+        return self
 
 
 class GoSection(DomainSection):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from outofcore.domains.own_network import own_network
 from outofcore.domains.task import Batch, Task, doubles, note
 from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
-from outofcore.domains.text.network import Network, model_size, size_doubt
+from outofcore.domains.text.network import Network, logits, model_size, size_doubt
 from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
@@ -36,7 +38,7 @@ def make_task(store: Store, section: TextSection, evaluated: Store, split: str) 
         _note_unread(store.sequences("train"), section.tensors)
     task = TextTask(tokenizer_of(store.attributes), section)
     task.raw_per_spelt = _raw_per_spelt(task.tokenizer, evaluated, split)
-    if doubt := size_doubt(task.network.size):
+    if isinstance(task.network, Network) and (doubt := size_doubt(task.network.size)):
         note(doubt)
     return task
 
@@ -85,6 +87,21 @@ def planned_task(section: TextSection, schemas: Mapping[str, Schema]) -> TextTas
     return TextTask(tokenizer_of(schemas[""].attributes), section)
 
 
+def _network(section: TextSection, vocabulary: int) -> Any:
+    name, length = section.train.network, section.tensors.seq_len
+    if ":" not in name:
+        return Network(model_size(section, vocabulary), section.train.dropout)
+    window = ((length,), torch.int64)
+    documents = (window, window) if section.tensors.reset_at_documents else ((), ())
+    return own_network(
+        name,
+        (window, *documents),
+        lambda network: ((length, *network.tokens.weight[:vocabulary].shape[1:]),),
+        vocabulary=vocabulary,
+        context=length,
+    )
+
+
 class TextTask(Task):
     """A small GPT. The loss of a token is its cross-entropy in nats.
 
@@ -97,7 +114,7 @@ class TextTask(Task):
         self.raw_per_spelt: float | None = None
         self.tokenizer = tokenizer
         self.section = section
-        self.network = Network(model_size(section, tokenizer.size), section.train.dropout)
+        self.network = _network(section, tokenizer.size)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of the targets, and their number."""
@@ -163,8 +180,8 @@ class TextTask(Task):
         end = begin if end is None else end
         generator = torch.Generator().manual_seed(seed)
         for _ in range(tokens):
-            window = torch.tensor([before[-self.network.size.context :]], device=self.device)
-            scores = self.network.logits(self.network(window)[:, -1])[0].cpu()
+            window = torch.tensor([before[-self.section.tensors.seq_len :]], device=self.device)
+            scores = logits(self.network, self.network(window)[:, -1])[0].cpu()
             if temperature > 0:
                 chosen = int(torch.multinomial((scores / temperature).softmax(0), 1, generator=generator))
             else:

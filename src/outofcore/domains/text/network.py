@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -159,6 +160,7 @@ class Network(nn.Module):
         last: Tensor = self.norm(hidden)
         return last
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores of all ids after each token, float32, (..., vocabulary)."""
-        return functional.linear(hidden, self.tokens.weight).float()
+
+def logits(network: Any, hidden: Tensor) -> Tensor:
+    """Scores of all ids after each token, float32, (..., vocabulary), by the vectors of the tokens."""
+    return functional.linear(hidden, network.tokens.weight).float()

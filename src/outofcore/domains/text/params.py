@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from outofcore.checks import MOST
 from outofcore.domains.domain import Section
+from outofcore.domains.own_network import network_setting
 from outofcore.domains.sections import (
     AuditSection,
     DomainSection,
@@ -198,6 +199,7 @@ class TextTrainSection(TrainSection):
 
     sized_by: ClassVar[tuple[str, ...]] = ("parameters", "layers", "width", "heads")
 
+    network: str = network_setting("transformer")
     preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         64, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"

@@ -13,6 +13,7 @@ from outofcore.domains.domain import Row, Section
 from outofcore.domains.task import Batch
 from outofcore.domains.text.documents.reading import BOM
 from outofcore.domains.text.model import TextTask
+from outofcore.domains.text.network import logits
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import RawInputError
 
@@ -31,7 +32,7 @@ class Options(Section):
 def predict(task: TextTask, batch: Batch) -> dict[str, Tensor]:
     """Probabilities of the token after each input (batch, seq_len, vocabulary) as ``targets``."""
     hidden = task.network(batch["inputs"], batch.get("positions"), batch.get("segments"))
-    return {"targets": task.network.logits(hidden).softmax(-1)}
+    return {"targets": logits(task.network, hidden).softmax(-1)}
 
 
 def answer(task: TextTask, raw: Path, section: TextSection, options: Options) -> list[Row]:

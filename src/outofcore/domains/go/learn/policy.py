@@ -12,7 +12,9 @@ from torch.nn import functional
 
 from outofcore.domains.boards.policy import MovePrediction, Outcome
 from outofcore.domains.boards.tower import outcome_head, pooled, residual_blocks
+from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GLOBALS, GoReading, planes
+from outofcore.domains.own_network import own_network
 from outofcore.domains.task import Batch
 from outofcore.ndarrays import Ints
 
@@ -94,16 +96,28 @@ class PolicyTask(MovePrediction):
         Outcome("score", "score_error", functional.l1_loss, functional.huber_loss, POINTS),
     )
 
-    def __init__(self, reading: GoReading, size: tuple[int, int], frequencies: Ints) -> None:
+    def __init__(self, reading: GoReading, section: GoTrainSection, frequencies: Ints) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
         self.reach, self.frame, self.sizes = reading.reach, reading.frame, reading.sizes
         numbers = len(GLOBALS) if reading.section.features == "planes8" else 0
-        value = reading.section.value
-        self.network = PolicyNetwork(planes(reading.section), reading.frame, size, numbers, value=value)
+        value, shown, frame = reading.section.value, planes(reading.section), reading.frame
+        if ":" in section.network:
+            board = (frame, frame)
+            inputs = (
+                ((shown, *board), torch.uint8),
+                (board, torch.uint8) if len(reading.sizes) > 1 else (),
+                ((numbers,), torch.float32) if numbers else (),
+            )
+            outputs = ((frame * frame + 1,), *(((), ()) if value else ()))
+            facts = {"planes": shown, "frame": frame, "numbers": numbers, "value": value}
+            self.network = own_network(section.network, inputs, lambda _: outputs, **facts)
+        else:
+            self.network = PolicyNetwork(shown, frame, section.size, numbers, value=value)
 
     def predict(self, batch: Batch) -> tuple[Tensor, ...]:
         """Logits (batch, frame * frame + 1), and with ``value`` expected results and scores in points (batch,)."""
-        logits, *expected = self.network(batch["planes"], batch.get("on_board"), batch.get("globals"))
+        outputs = self.network(batch["planes"], batch.get("on_board"), batch.get("globals"))
+        logits, *expected = (outputs,) if isinstance(outputs, Tensor) else outputs
         units = (outcome.unit for outcome in self.outcomes)
         return logits.float(), *(output.float() * unit for output, unit in zip(expected, units, strict=False))
 
