@@ -157,3 +157,15 @@ def test_an_entry_point_that_is_wrong_is_one_line_where_its_domain_is_used(tmp_p
         assert errors.count("\n") == 1
         assert told in errors
         assert "package bad 3.0" in errors
+
+
+def test_a_domain_uses_the_modules_of_the_one_that_it_extends() -> None:
+    from outofcore.domains.chess import Chess
+
+    class Mine(Chess):
+        name = "mine"
+
+    section = Mine.section(raw="-")
+    assert Mine().schemas(section, []) == Chess().schemas(section, [])
+    assert Mine().planned_task() is Chess().planned_task()
+    assert Mine().prediction_options() is Chess().prediction_options()

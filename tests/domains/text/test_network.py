@@ -144,7 +144,7 @@ def test_scores_are_those_of_gpt2_written_plainly(network: Network):
         wide = wide * (1 + ((2 / math.pi) ** 0.5 * (wide + 0.044715 * wide**3)).tanh()) / 2  # GPT-2's GELU
         x = x + linear(wide, f"{block}.narrow")
     plain = norm(x, "norm") @ weights["tokens.weight"].T
-    torch.testing.assert_close(network.logits(network(inputs)), plain, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits(network, network(inputs)), plain, rtol=1e-4, atol=1e-4)
 
 
 def test_a_network_begins_with_no_opinion(network: Network):
