@@ -51,18 +51,21 @@ def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Pa
     assert (elsewhere / "again.json").read_bytes() == (elsewhere / "same.json").read_bytes()
 
 
-def test_the_command_that_a_refusal_of_growing_text_names_is_accepted(corpus: Path, elsewhere: Path) -> None:
-    section = {"raw": str(corpus), "grow": True}
+@pytest.mark.parametrize("kind", ["file", "bpe"])  # whether the advice is followed in the order of its words, or not
+def test_the_command_that_a_refusal_of_growing_text_names_is_accepted(kind: str, corpus: Path, elsewhere: Path) -> None:
+    section: dict[str, Any] = {"raw": str(corpus), "grow": True}
     (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
     with pytest.raises(ParamsError, match=r"set kind: file") as refusal:
         outofcore.params.load_params().section("text")
     command = re.findall(r"'outofcore (.*?)'", str(refusal.value))[0]
-    section["tokenizer"] = {"kind": "file", "vocab_size": 400}
+    section["tokenizer"] = {"kind": kind, "vocab_size": 400}
     (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
     done = CliRunner().invoke(app, shlex.split(command))
     assert done.exit_code == 0, done.output
     tokenizer = tokenizers.Tokenizer.from_file("data/tokenizers/given/tokenizer.json")
     assert tokenizer.get_vocab_size() == 400
+    section["tokenizer"]["kind"] = "file"
+    (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
     outofcore.params.load_params().section("text")
 
 

@@ -17,36 +17,6 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.settings.yaml_text import parse_yaml
 
-REMOVED = {
-    "chess.filters.max_positions": "all positions of a game are stored",
-    "chess.source.longest_game": "a game may take 4 MiB",
-    "chess.store.level": "stores are compressed at level 1",
-    "go.filters.after_end": "what follows two passes is kept",
-    "go.filters.handicap_without_stones": "HA without AB is rejected",
-    "go.filters.ko": "write filters.illegal: reject | stop",
-    "go.filters.late_setup": "write filters.illegal: reject | stop",
-    "go.filters.occupied": "write filters.illegal: reject | stop",
-    "go.filters.suicide": "write filters.illegal: reject | stop; RU decides whether suicide is legal",
-    "go.filters.superko": "write filters.illegal: reject | stop; RU decides about superko",
-    "go.source.liberties": "planes of liberties are no longer stored",
-    "go.source.longest_game": "a game may take 8 MiB",
-    "go.store.level": "stores are compressed at level 1",
-    "go.tensors.liberties": "planes of liberties are no longer made",
-    "neural.filters.duplicates": "recordings are never compared",
-    "neural.source.max_gap": "a frame counts for at most 1.5 intervals",
-    "neural.source.resample.stimulus": "frames are held until the next one",
-    "neural.store.level": "stores are compressed at level 1",
-    "neural.tensors.dtype": "write train.precision",
-    "neural.train.turns": "each batch is of a session at random, in proportion to size",
-    "text.source.invalid_utf8": "text that is no UTF-8 is rejected",
-    "text.source.newlines": "newlines are kept as they are",
-    "text.store.level": "stores are compressed at level 1",
-    "text.stream.val_examples": "write train.val_examples",
-    "text.tensors.phase": "windows move in training; a loader keeps them with window={..., 'phase': False}",
-    "text.tokenizer.sample_bytes": "16 MiB of the text are learned from",
-}
-"""Keys of earlier versions, and what holds or what to write instead."""
-
 
 class Params:
     """The content of a params file; each section is checked when accessed."""
@@ -75,8 +45,9 @@ class Params:
         return section
 
     def content(self, domain: str) -> dict[str, Any]:
-        """The keys of a section as they were given, after they were checked."""
-        self.section(domain)
+        """The keys of a section as they were given, unchecked."""
+        if not isinstance(self._content.get(domain), Mapping):
+            self.section(domain)
         return dict(self._content[domain])
 
 
@@ -96,8 +67,14 @@ def load_params(path: str | Path = "params.yaml") -> Params:
 
 def section_of(domain: str, caller: str, params: str | Path | None, settings: Mapping[str, Any]) -> Any:
     """The typed section for a call: its arguments, over a params file or the domain's defaults; errors name either."""
-    given = load_params(params).content(domain) if params is not None else {}
-    return Params({domain: _merged(given, settings)}, Path(caller)).section(domain)
+    stated = load_params(params) if params is not None else None
+    given = stated.content(domain) if stated else {}
+    try:
+        return Params({domain: _merged(given, settings)}, Path(caller)).section(domain)
+    except ParamsError:
+        if stated:
+            stated.section(domain)  # the error names the file if that is wrong by itself
+        raise
 
 
 def section_of_store(
@@ -187,8 +164,6 @@ def _describe(domain: str, kind: type[Section], problem: dict[str, Any], *, call
     # In angle brackets: which of several types a value was taken for; and pydantic's word for a key of a mapping.
     place = [str(step) for step in problem["loc"] if str(step)[:1] != "<" and step != "[key]"]
     key = ".".join([domain, *place])
-    if problem["type"] == "extra_forbidden" and key in REMOVED:
-        return f"{key} is gone: {REMOVED[key]}; remove the key"
     if problem["type"] == "extra_forbidden" and len(place) == 1 and (inside := _sections_with(kind, place[0])):
         written = f"{{'{place[0]}': {reprlib.repr(problem['input'])}}}"
         meant = [f"{name}={written}" if called else f"{domain}.{name}.{place[0]}" for name in inside]
