@@ -221,7 +221,7 @@ def test_a_cluster_is_asked_for_the_package_of_the_domain(elsewhere: Path, monke
         asked.append(domain)
         raise ClusterError("enough")
 
-    monkeypatch.setattr("outofcore.conversion.estimate.open_executor", opened)
+    monkeypatch.setattr("outofcore.pipeline.open_executor", opened)
     with pytest.raises(ClusterError):
         outofcore.convert("chess", "a.pgn", "a.zarr")
     assert asked == ["chess"]

@@ -17,7 +17,6 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess.squares import bitboards
 from outofcore.domains.registry import get_domain
-from outofcore.domains.units import ConvertedUnits
 from outofcore.params import load_params
 from outofcore.raw.files import RawFile, find_files
 from outofcore.store.codecs import CodecName
@@ -59,7 +58,7 @@ def convert(name: str, section: Any, store: Path, workers: int = 2, *, audits: b
     started = time.perf_counter()
     with MemoryWatch(interval=0.1) as memory:
         with open_executor("threads", workers) as executor:
-            forecast = estimate(domain, section, files, executor, sampled=(sampled := ConvertedUnits()))
+            forecast = estimate(domain, section, files, executor)
         if not audits:
             forecast = replace(forecast, sequences=NEVER, unusual=NEVER)
         outcome = Conversion(domain, section, files, store, store.with_suffix(".csv")).run(
@@ -67,7 +66,6 @@ def convert(name: str, section: Any, store: Path, workers: int = 2, *, audits: b
             executor=open_executor("threads", workers),
             workers=workers,
             watch=lambda *_: None,
-            sampled=sampled,
         )
     return {
         **outcome.figures,

@@ -150,7 +150,7 @@ def convert_to_folder(
     started = time.monotonic()
     with Bar(transient=True) as bar:
         bar.add_task(f"{domain.name}: converting a sample of the input", total=None)
-        forecast = forecast_conversion(domain, section, searched.files, store, machine, commit)
+        forecast = forecast_conversion(domain, section, searched.files, store, machine, commit, sample=False)
     report_left_out(section.raw, searched.left_out, "; the figures of the conversion list them")
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve, kept)
     before = guard.require(forecast.needs)
@@ -165,7 +165,6 @@ def convert_to_folder(
             watch=guard.watch,
             scratch=machine.scratch,
             most_ahead=ahead,
-            sampled=forecast.sampled,
         )
         if earlier is not None and outcome.keys is not None:
             save_keys(store, outcome.keys, earlier)

@@ -13,11 +13,13 @@ import h5py
 import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import Estimate, estimate
+import outofcore
+from outofcore.conversion.estimate import Estimate, estimate, store_bound
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess import DOMAIN
 from outofcore.domains.neural import DOMAIN as NEURAL
+from outofcore.domains.units import UnitConverter
 from outofcore.raw.files import Member, RawFile, find_files
 from outofcore.raw.unit import AuditRate
 
@@ -217,3 +219,55 @@ def test_games_that_come_many_times_are_at_least_those_of_the_sample(
     with open_executor("threads", 1) as executor:
         forecast = estimate(DOMAIN, section, files, executor)
     assert forecast.rows == pytest.approx(16 * 3000, rel=0.01)
+
+
+def unit_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the units that are converted."""
+    calls, real = list[int](), UnitConverter.__call__
+
+    def counted(self: UnitConverter, unit: Any) -> Any:
+        calls.append(unit.raw_bytes)
+        return real(self, unit)
+
+    monkeypatch.setattr(UnitConverter, "__call__", counted)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"source": {"time_spent": True}, "store": {"codec": "none"}}], ids=["plain", "large"]
+)
+def test_little_input_is_converted_once_and_its_store_is_within_the_bound(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    games = "".join(f'[White "{number}"]\n\n1.a3 a6 1-0\n\n' for number in range(2_000))
+    (tmp_path / "games.pgn").write_text(games)
+    calls = unit_calls(monkeypatch)
+    figures = outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "a.zarr", **settings)
+    assert sum(calls) == len(games)
+    section = DOMAIN.section(raw=str(tmp_path), **settings)
+    bound = store_bound(DOMAIN, section, find_files(tmp_path, "*.pgn", DOMAIN.suffixes, section="chess"))
+    assert bound is not None
+    assert figures["bytes_store"] <= bound < 200 * len(games)
+    monkeypatch.setenv("OUTOFCORE_MEMORY", "4GB")  # which is to be kept, so that a sample is needed
+    again = outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "b.zarr", **settings)
+    assert again == figures
+    assert sum(calls) == 3 * len(games)
+
+
+def test_little_input_is_sampled_where_its_bound_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_games(tmp_path / "games.pgn", 500, from_position=100)
+    calls = unit_calls(monkeypatch)
+    monkeypatch.setattr("outofcore.space.filesystems.Filesystem.free", lambda _: 3 << 20)
+    monkeypatch.setenv("OUTOFCORE_DISK_RESERVE", "0")
+    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "a.zarr")
+    assert len(calls) == 2
+
+
+def test_about_as_many_records_are_audited_though_nothing_counted_them(tmp_path: Path) -> None:
+    """In several units, of games that take 30 or 300 bytes."""
+    for number, plies in enumerate((4, 60, 4, 60)):
+        moves = " ".join(f"{ply}. Nf3 Nf6 {ply + 1}. Ng1 Ng8" for ply in range(1, plies, 2))
+        games = (f'[White "{number} {game}"]\n\n{moves} 1-0\n\n' for game in range(6_000))
+        (tmp_path / f"{number}.pgn").write_text("".join(games))
+    figures = outofcore.convert("chess", tmp_path, tmp_path / "a.zarr", match="*.pgn", audit={"records": 1_000})
+    assert figures["audited"] == pytest.approx(1_000, rel=0.15)

@@ -22,15 +22,17 @@ from outofcore.conversion.journal import work_folder
 from outofcore.conversion.summary import attributes, counted, doubts, sources
 from outofcore.domains.domain import Domain
 from outofcore.domains.splits import SPLITS, splits_of
-from outofcore.domains.units import ConvertedUnits, held_bytes, unit_converter
+from outofcore.domains.units import unit_converter
 from outofcore.errors import BudgetError
 from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
-from outofcore.space.forecast import Need, store_needs
+from outofcore.space.forecast import Need, demands, store_needs
 from outofcore.space.links import Commit
+from outofcore.store.codecs import CRC_BYTES
+from outofcore.store.shards import index_bytes
 from outofcore.store.writer import MeasuredStore
 from outofcore.system.parallel import in_order
 from outofcore.system.peak_memory import MemoryWatch
@@ -44,6 +46,11 @@ SAMPLE_UNITS = 12
 SAMPLE_BYTES = 16 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: reading the rest would not pay off.
 SAMPLE_RAW_BYTES = 4 * 2**30
+# Of plain raw files, up to which a store of any size that they can give is no matter for a disk.
+LITTLE_BYTES = 64 << 20
+TEXT_BYTES = 8  # of a character of a text, its offset included, on disk
+METADATA_BYTES = 1 << 20  # zarr.json of all tables, and the seal
+DIGEST_CHARACTERS = 128
 # Of what only the conversion itself holds: the oracle, audited records, shards that are being finished.
 BEYOND_SAMPLE = 128 << 20
 # Of a key that is remembered to find duplicates, while runs of keys are merged.
@@ -68,9 +75,15 @@ class Estimate:
     doubts: tuple[str, ...] = ()  # what in the sample looks like a mistake in the settings
     # for the conversion at the rate of the sample after its first unit, which may wait for compilation; 0 for one unit
     seconds: float = field(default=0.0, compare=False)
+    bound: int | None = None  # of its bytes on disk, where little input is known to give no more
 
     def audit_rate(self, records: int) -> AuditRate:
-        """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer."""
+        """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer.
+
+        Of input with a bound, which need not be sampled, each unit has a share.
+        """
+        if self.bound is not None:
+            return AuditRate(per_byte=records / max(1, self.raw_bytes))
         return AuditRate(max(1, self.sequences // records), max(1, min(self.sequences, self.unusual) // records))
 
 
@@ -82,7 +95,6 @@ class ConversionForecast:
     needs: tuple[Need, ...]  # on disk
     held_bytes: int = 0  # by this process before the sample was converted
     memory_bytes: int = 0  # beyond these, with as many units in flight as for the sample
-    sampled: ConvertedUnits | None = None  # units of the sample that need not be converted again
 
     def units_ahead(self, name: str, budget: int, *, refuse: bool) -> int:
         """How many units may be in flight.
@@ -107,24 +119,49 @@ def forecast_conversion(
     machine: Machine,
     commit: Commit | None = None,
     replaced: int = 0,
+    *,
+    sample: bool = True,
 ) -> ConversionForecast:
     """Convert a sample of the input in memory; ``commit`` is DVC's handling of the store, None without DVC.
 
-    ``replaced`` are bytes of an earlier store that are freed before the first write.
+    ``replaced`` are bytes of an earlier store that are freed before the first write. Without ``sample``, little input
+    is not converted if even its bound fits on the disk, and no memory is stated that has to be kept.
     """
+    bound = store_bound(domain, section, files)
+    needs_of = partial(store_needs, store, commit=commit, work=work_folder(store, machine.scratch), replaced=replaced)
+    if bound is not None and not sample and "memory" not in machine.stated:
+        needs = needs_of(bound)
+        if all(demand.fits for demand in demands(needs, margin=machine.disk_margin, reserve=machine.disk_reserve)):
+            raw_bytes = sum(file.bytes for file in files)
+            return ConversionForecast(Estimate(bound, 0, raw_bytes, 0, bound=bound), needs)
     executor_of = open_executor(machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name)
-    sampled = ConvertedUnits() if machine.engine == "threads" else None  # results are not sent back and forth
     with MemoryWatch(interval=0.05) as watch, executor_of as executor:
         before = watch.peak_bytes
-        expected = estimate(domain, section, files, executor, sampled=sampled)
+        expected = estimate(domain, section, files, executor)
     keys = expected.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
     return ConversionForecast(
-        estimate=expected,
-        needs=store_needs(store, expected.store_bytes, commit, work_folder(store, machine.scratch), replaced),
+        estimate=replace(expected, bound=bound),
+        needs=needs_of(expected.store_bytes),
         held_bytes=before,
         memory_bytes=watch.peak_bytes - before + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys,
-        sampled=sampled,
     )
+
+
+def store_bound(domain: Domain, section: Any, files: Sequence[RawFile]) -> int | None:
+    """At most the bytes of the store of little input, None for more, or where a domain knows no bound."""
+    raw_bytes, longest = sum(file.bytes for file in files), max((len(file.name) for file in files), default=0)
+    shortest = {end: least for end, *least in domain.shortest}
+    ends = {next((end for end in shortest if file.name.endswith(end)), "") for file in files}
+    if raw_bytes > LITTLE_BYTES or not ends <= shortest.keys():
+        return None
+    rows, sequences = (raw_bytes // min((shortest[end][kind] for end in ends), default=1) for kind in (0, 1))
+    (schema,) = domain.schemas(section, files).values()
+    layout = section.store.layout()
+    stored = sum(field.row_bytes for field in schema.rows) + CRC_BYTES
+    listed = sum(field.row_bytes for field in schema.sequences if field.dtype != "string") + CRC_BYTES
+    texts = raw_bytes + sequences * longest + len(files) * (longest + DIGEST_CHARACTERS)
+    indices = 2 * len(SPLITS) * len(schema.rows) * index_bytes(layout.shard_rows // layout.chunk_rows)
+    return rows * stored + sequences * listed + texts * TEXT_BYTES + indices + METADATA_BYTES
 
 
 def estimate(
@@ -133,11 +170,8 @@ def estimate(
     files: Sequence[RawFile],
     executor: Executor,
     ahead: int = AHEAD,
-    sampled: ConvertedUnits | None = None,
 ) -> Estimate:
     """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
-
-    Results of small input go into ``sampled``; of large input the sample is a part that is not worth its memory.
 
     Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
     squared. Nothing is audited.
@@ -150,8 +184,7 @@ def estimate(
     whole = share == 1.0 and some_bytes == raw_bytes
     share *= some_bytes / raw_bytes if raw_bytes else 1
     schemas = domain.schemas(section, files)
-    kept = sampled if whole else None
-    convert = unit_converter(domain, section, NO_AUDIT, keeps=kept is not None)
+    convert = unit_converter(domain, section, NO_AUDIT)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
@@ -161,9 +194,7 @@ def estimate(
             assembler.add(unit, result if whole else _apart(result))
             found += len(result.keys) - result.continues
             unusual += result.unusual
-            most = max(most, held_bytes(unit, result))
-            if kept is not None:
-                kept.keep(unit, result, convert.convert)
+            most = max(most, _held_bytes(unit, result))
             if not whole:
                 pairs.add(result.keys[int(result.continues) :])
             begun = begun or time.monotonic()
@@ -187,6 +218,12 @@ def estimate(
             doubts=tuple(doubts(domain, section, assembler)),
             seconds=seconds,
         )
+
+
+def _held_bytes(unit: Unit, result: UnitResult) -> int:
+    """Bytes of a unit and the columns of its result."""
+    columns = [*result.rows.values(), *result.sequences.values(), result.keys]
+    return len(unit.payload) + sum(column.nbytes for column in columns)
 
 
 def _apart(result: UnitResult) -> UnitResult:

@@ -29,10 +29,10 @@ from outofcore.conversion.summary import attributes, doubts, sources
 from outofcore.display.bar import Bar
 from outofcore.domains.domain import Domain
 from outofcore.domains.splits import SPLITS
-from outofcore.domains.units import ConvertedUnits, unit_converter
+from outofcore.domains.units import unit_converter
 from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import NO_AUDIT, AuditRate
+from outofcore.raw.unit import AuditRate
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.schema import Schema
 from outofcore.store.seal import Seal
@@ -77,15 +77,14 @@ class Conversion:
         watch: Callable[[int, int], None],
         scratch: Path | None = None,
         most_ahead: int | None = None,
-        sampled: ConvertedUnits | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ) -> ConversionResult:
         """Convert; a stopped run resumes at its last checkpoint and ends with the same bytes.
 
         Work of an earlier run with other input or params is deleted first. ``executor``, ``workers`` and ``most_ahead``
-        (units in flight) change no byte. Units that are in ``sampled`` are not converted again. Between units ``watch``
-        receives the bytes of the store that are written, and at most how many wait to be written; it raises SpaceError
-        when a disk runs full. Work in progress is in ``scratch``, or next to the store, where finishing is one rename.
+        (units in flight) change no byte. Between units ``watch`` receives the bytes of the store that are written, and
+        at most how many wait to be written; it raises SpaceError when a disk runs full. Work in progress is in
+        ``scratch``, or next to the store, where finishing is one rename.
 
         Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
         accepted or a raw file changes meanwhile, StoreError if a file cannot be written or the work folder is in use.
@@ -115,7 +114,7 @@ class Conversion:
                 rate = forecast.audit_rate(self.section.audit.records)
                 ahead = 2 * width(pool, workers) + 2
                 ahead = min(ahead, most_ahead or ahead)
-                self._convert_units(build, pool, rate, ahead, watch, sampled or ConvertedUnits(), checkpoint_seconds)
+                self._convert_units(build, pool, rate, ahead, watch, checkpoint_seconds)
                 with self._placed_rejects(journal):
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())
@@ -168,18 +167,16 @@ class Conversion:
         rate: AuditRate,
         ahead: int,
         watch: Callable[[int, int], None],
-        sampled: ConvertedUnits,
         checkpoint_seconds: float,
     ) -> None:
         """Convert the units that are not done, in parallel, and store their results in order."""
         units = self.domain.units(self.files, self.section)
         convert = unit_converter(self.domain, self.section, rate)
-        known = sampled.known(units, unit_converter(self.domain, self.section, NO_AUDIT).convert)
         saved = time.monotonic()
         with (
             ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,
             # Closed at once on failure: otherwise the units ahead would still be converted.
-            closing(in_order(pool, convert, known, ahead)) as converted,
+            closing(in_order(pool, convert, units, ahead)) as converted,
         ):
             passed = sum(unit.raw_bytes for unit in islice(units, build.units))
             for unit, result in converted:
@@ -218,7 +215,7 @@ class Conversion:
             "bytes_raw": self._raw_bytes,
             "bytes_store": stored,
             "bytes_per_row": round(stored / rows, 3) if rows else 0.0,
-            "estimate_bytes": forecast.store_bytes,
+            **({"estimate_bytes": forecast.store_bytes} if forecast.bound is None else {}),
             "audited": build.assembler.audited,
             **({"not_audited": self.domain.not_audited} if self.domain.not_audited else {}),
             "digest": seal.digest,

@@ -126,6 +126,9 @@ class Domain:
         attributes exceed its weights is refused before anything of that size is made.
     losses
         Reasons to reject a record for damage, not for a setting: a share above 1 % is said, with examples.
+    shortest
+        Bytes of plain raw files, by their ending, that give a row, and that give a sequence, at least: of little input
+        the store is then known to fit without a forecast.
     not_audited
         Why no reference library reads its records a second time; "" if one does.
     """
@@ -140,6 +143,7 @@ class Domain:
     packages: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
+    shortest: tuple[tuple[str, int, int], ...] = ()
     not_audited: str = ""
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -14,10 +13,8 @@ import numpy.typing as npt
 
 from outofcore.domains.domain import Divided, Domain
 from outofcore.errors import OutOfCoreError, RawInputError
-from outofcore.raw.unit import NO_AUDIT, AuditRate, Reject, Unit, UnitResult, difference
+from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult, difference
 
-KEPT_BYTES = 32 << 20
-"""Of the units of a sample and their results that the conversion takes over."""
 UNREADABLE = "unreadable"
 """Reason of a record at which a domain's converter raised an error."""
 
@@ -28,11 +25,9 @@ class UnitConverter:
 
     convert: Callable[[Unit], UnitResult]
     divided: Divided | None
-    rate: AuditRate = NO_AUDIT
-    keeps: bool = False  # whether results can still be audited at another rate, for which they hold much
 
     def __call__(self, unit: Unit) -> UnitResult:
-        """Convert a unit, or only audit it if it has been converted."""
+        """Convert a unit."""
         result = self._converted(unit)
         differences = tuple(filter(None, map(difference, result.audits)))
         return replace(
@@ -42,12 +37,11 @@ class UnitConverter:
             audits=(),
             audited=result.audited + len(result.audits),
             differences=(*result.differences, *differences),
-            audited_at=result.audited_at if self.keeps else None,
         )
 
     def _converted(self, unit: Unit) -> UnitResult:
         try:
-            return unit.converted(self.rate) if unit.converted else self.convert(unit)
+            return self.convert(unit)
         except (OutOfCoreError, MemoryError):
             raise
         except Exception as error:
@@ -67,44 +61,9 @@ class UnitConverter:
             return reduce(_combined, whole)
 
 
-def unit_converter(domain: Domain, section: Any, rate: AuditRate, *, keeps: bool = False) -> UnitConverter:
+def unit_converter(domain: Domain, section: Any, rate: AuditRate) -> UnitConverter:
     """The converter of a domain."""
-    return UnitConverter(domain.converter(section, rate), domain.divided(section), rate, keeps)
-
-
-class ConvertedUnits:
-    """Units of a sample that need not be converted again, up to :data:`KEPT_BYTES`: equal units have equal results."""
-
-    def __init__(self) -> None:
-        self._kept: dict[bytes, tuple[bytes, Callable[[AuditRate], UnitResult]]] = {}
-        self._bytes = 0
-        self._converter: Callable[[Unit], UnitResult] | None = None
-
-    def keep(self, unit: Unit, result: UnitResult, converter: Callable[[Unit], UnitResult]) -> None:
-        """Keep the result of a unit, unless its bytes are read from the file by the worker."""
-        self._converter = converter
-        self._bytes += held_bytes(unit, result)
-        if result.audited_at is not None and unit.payload and self._bytes <= KEPT_BYTES:
-            self._kept[_description(unit)] = unit.payload, result.audited_at
-
-    def known(self, units: Iterable[Unit], converter: Callable[[Unit], UnitResult]) -> Iterator[Unit]:
-        """The units; those that an equal converter has converted with their results, which are released."""
-        if converter != self._converter:  # of a tokenizer that has changed since
-            self._kept.clear()
-        for unit in units:
-            payload, converted = self._kept.pop(_description(unit), (b"", None)) if self._kept else (b"", None)
-            yield replace(unit, converted=converted) if converted and payload == unit.payload else unit
-
-
-def held_bytes(unit: Unit, result: UnitResult) -> int:
-    """Bytes of a unit and the columns of its result."""
-    columns = [*result.rows.values(), *result.sequences.values(), result.keys]
-    return len(unit.payload) + sum(column.nbytes for column in columns)
-
-
-def _description(unit: Unit) -> bytes:
-    """All of a unit but its payload."""
-    return pickle.dumps(replace(unit, payload=b""))
+    return UnitConverter(domain.converter(section, rate), domain.divided(section))
 
 
 def _of_whole(result: UnitResult, files: Sequence[int]) -> UnitResult:

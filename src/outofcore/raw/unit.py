@@ -91,8 +91,6 @@ class Unit:
         Where the records of a unit of :func:`outofcore.raw.cutting.cut` are; its files are those of the stretches.
     rejects
         What could not be read where the unit was cut; it is counted without the domain.
-    converted
-        :attr:`UnitResult.audited_at` of the unit, if it has been converted already.
     """
 
     source: int
@@ -104,7 +102,6 @@ class Unit:
     others: tuple[int, ...] = ()
     stretches: tuple[Stretch, ...] = ()
     rejects: tuple[Reject, ...] = ()
-    converted: Callable[[AuditRate], UnitResult] | None = None
 
     @cached_property
     def places(self) -> tuple[tuple[int, str], ...]:
@@ -143,7 +140,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class AuditRate:
-    """How many records the reference library reads: one in so many, chosen by content.
+    """How many records the reference library reads: one in so many, or so many per raw byte; chosen by content.
 
     Attributes
     ----------
@@ -152,18 +149,24 @@ class AuditRate:
     unusual
         One in so many of those that the domain calls unusual (another start position, setup stones): they are few, and
         engines err there first.
+    per_byte
+        Records of each kind per raw byte of a unit, in place of both: those of an input that nothing has counted.
     """
 
     usual: int = 1
     unusual: int = 1
+    per_byte: float | None = None
 
     def chosen(
-        self, draws: npt.NDArray[np.uint64], unusual: npt.NDArray[np.bool_] | None = None
+        self, draws: npt.NDArray[np.uint64], raw_bytes: int, unusual: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.bool_]:
-        """Which records to audit, by a number drawn from the content of each."""
-        one_in = np.full(len(draws), self.usual, np.uint64)
-        if unusual is not None:
-            one_in[unusual] = self.unusual
+        """Which records of a unit of so many bytes to audit, by a number drawn from the content of each."""
+        rare = np.zeros(len(draws), np.bool_) if unusual is None else unusual
+        rates = self.usual, self.unusual
+        if self.per_byte is not None:
+            wanted = self.per_byte * max(1, raw_bytes)
+            rates = max(1, int(len(draws) / wanted)), max(1, int(np.count_nonzero(rare) / wanted))
+        one_in = np.where(rare, *(np.uint64(rate) for rate in reversed(rates)))
         chosen: npt.NDArray[np.bool_] = draws % one_in == 0
         return chosen
 
@@ -211,8 +214,6 @@ class UnitResult:
         Number of records that the oracle has already read.
     differences
         Description of each record on which engine and oracle disagree, and of its place.
-    audited_at
-        Returns the result with the audits of another rate, without converting the unit again; None if that cannot be.
     """
 
     found: int
@@ -231,7 +232,6 @@ class UnitResult:
     audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()
-    audited_at: Callable[[AuditRate], UnitResult] | None = None
 
     @property
     def places(self) -> Ints:

@@ -16,6 +16,7 @@ class Chess(Domain):
     versions = VERSIONS["chess"]
     suffixes = SUFFIXES
     section = ChessSection
+    shortest = ((".pgn", 2, 4),)
     losses = (
         *("illegal_move", "unreadable_move", "null_move", "invalid_position"),
         *("not_pgn", "not_one_game", "unterminated", "result_conflict"),

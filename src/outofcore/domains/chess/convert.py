@@ -111,11 +111,8 @@ class _Conversion:
         )
 
         self.games = self.games._replace(notes=new_notes(0))  # no audit needs them, and they take the most memory
-
-        def audited_at(rate: AuditRate) -> UnitResult:
-            return replace(result, audits=self._audits(accepted, plies, rate.chosen(draws, unusual), boards))
-
-        return replace(audited_at(self.rate), audited_at=audited_at)
+        audited = self.rate.chosen(draws, self.unit.raw_bytes, unusual)
+        return replace(result, audits=self._audits(accepted, plies, audited, boards))
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
         place = {"offset": int(self.offset[game]), "file": int(self.file[game])}

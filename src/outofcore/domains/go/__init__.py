@@ -16,6 +16,7 @@ class Go(Domain):
     sequence = "game"
     suffixes = SUFFIXES
     section = GoSection
+    shortest = ((".sgf", 4, 3), (".sgfs", 4, 3))
     packages = ("sgfmill",)
     versions = VERSIONS["go"]
 

@@ -122,13 +122,9 @@ class Converter:
             stored_counts=_game_counts(played, chosen, kept, cut)
             | {"rank_unknown_kept": _unrated_passed(chosen, self.section.filters)},
         )
-
-        def audited_at(rate: AuditRate) -> UnitResult:
-            chosen, all_counts = kept[rate.chosen(game.view(np.uint64), unusual)], counts.copy()
-            audits = self._compare(unit, cut, played, headers, chosen, all_counts)
-            return replace(result, audits=audits, counts=dict(sorted((+all_counts).items())))
-
-        return replace(audited_at(self.rate), audited_at=audited_at)
+        audited, all_counts = kept[self.rate.chosen(game.view(np.uint64), unit.raw_bytes, unusual)], counts.copy()
+        audits = self._compare(unit, cut, played, headers, audited, all_counts)
+        return replace(result, audits=audits, counts=dict(sorted((+all_counts).items())))
 
     def _headers(
         self, unit: Unit, text: _Text, games: MainLines, cut: CutGames

@@ -31,6 +31,7 @@ class Text(Domain):
     suffixes = SUFFIXES
     section = TextSection
     versions = VERSIONS["text"]
+    shortest = ((".txt", 1, 1), (".jsonl", 1, 1), (".ndjson", 1, 1))
     packages = ("gigatoken", "pyarrow", "tokenizers")
 
     def prepared(self, section: TextSection, store: str) -> TextSection:

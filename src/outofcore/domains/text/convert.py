@@ -55,17 +55,11 @@ class Converter:
             split=np.array(documents.splits) if documents.splits else None,
             stored_counts={"bytes": sizes, "characters": counted, "tokens": lengths, **self._unknown(ids, lengths)},
         )
+        return self._audited(result, unit, documents, ids, lengths)
 
-        def audited_at(rate: AuditRate) -> UnitResult:
-            return self._audited(result, unit, documents, ids, lengths, rate)
-
-        return replace(audited_at(self.rate), audited_at=audited_at)
-
-    def _audited(
-        self, result: UnitResult, unit: Unit, documents: Documents, ids: Ids, lengths: Lengths, rate: AuditRate
-    ) -> UnitResult:
+    def _audited(self, result: UnitResult, unit: Unit, documents: Documents, ids: Ids, lengths: Lengths) -> UnitResult:
         """The result with what the oracle finds in some documents: the key's second half chooses, the first splits."""
-        chosen = rate.chosen(np.ascontiguousarray(result.keys).view(">u8")[:, 1])
+        chosen = self.rate.chosen(np.ascontiguousarray(result.keys).view(">u8")[:, 1], unit.raw_bytes)
         chosen[:1] |= unit.detail.get("first", False)
         differences = []
         for number in np.flatnonzero(chosen):
