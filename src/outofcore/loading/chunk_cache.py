@@ -128,7 +128,7 @@ class Streamed(ChunkCache):
     def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
         if needs.access == "anywhere":
             raise BudgetError(
-                f"Shuffle(full=True) draws rows from everywhere at once, residency {cls.name!r} has one pool in memory: "
+                f"Shuffle(full=True) draws rows from everywhere at once, residency {cls.name!r} holds one pool: "
                 f"use shuffle=True, raise memory to {format_bytes(needs.whole)}, or convert with "
                 "store.codec: none, which can be mapped"
             )

@@ -100,16 +100,16 @@ class BalancedSampler(Sampler):
         inside &= count - 1 <= (windows.rows - 1 - first) // np.where(inside, step, 1)
         last = first + (count - 1) * step
         if not np.all(inside):
-            place = int(np.argmin(inside))
-            what = {name: int(getattr(balanced, name)[place]) for name in ("first", "count", "step")}
-            refuse(f"balanced, entry {place}", f"rows inside 0..{windows.rows}, count and step positive", what)
+            entry = int(np.argmin(inside))
+            values = {name: int(getattr(balanced, name)[entry]) for name in ("first", "count", "step")}
+            refuse(f"balanced, entry {entry}", f"rows inside 0..{windows.rows}, count and step positive", values)
         groups = balanced.group
         if runs is not None:
-            at, end = (windows.first_rows(rows) + windows.length - 1 for rows in (first, last))
-            run = np.searchsorted(runs[0], at, "right") - 1
-            kept = run >= 0
-            kept[kept] = end[kept] < (runs[0] + runs[1])[run[kept]]
-            groups, first, count, step, last = (column[kept] for column in (groups, first, count, step, last))
+            first_stored, last_stored = (windows.first_rows(rows) + windows.length - 1 for rows in (first, last))
+            run_numbers = np.searchsorted(runs[0], first_stored, "right") - 1
+            selected = run_numbers >= 0
+            selected[selected] = last_stored[selected] < (runs[0] + runs[1])[run_numbers[selected]]
+            groups, first, count, step, last = (column[selected] for column in (groups, first, count, step, last))
         names, group = np.unique(groups, return_inverse=True)
         if len(names) < balanced.groups:
             raise ParamsError(

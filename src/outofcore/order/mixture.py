@@ -211,9 +211,9 @@ class MixtureSampler(Sampler):
         periods, rest = divmod(position, PLACES)
         return np.asarray(periods * self._weights + np.bincount(self.schedule[:rest], minlength=len(self.sources)))
 
-    def _draw(self, source: int, number: int) -> int:
+    def _draw(self, source: int, draw_number: int) -> int:
         """The position at which a source has this draw."""
-        periods, rest = divmod(number, self.sources[source].weight)
+        periods, rest = divmod(draw_number, self.sources[source].weight)
         return periods * PLACES + int(np.flatnonzero(self.schedule == source)[rest])
 
     def _pool_length(self, plains: Sequence[PlainSampler]) -> int:
@@ -243,34 +243,34 @@ class _Passes:
         start = (key(sampler.seed, self._number, _TOGETHER) + begin) & MASK_64
         shuffle_runs(sources, TOGETHER, np.uint64(start))
         out = np.empty(end - begin, np.int64)
-        for source, first in enumerate(sampler.drawn(begin).tolist()):
-            where = np.flatnonzero(sources == source)
-            out[where] = self._draws(source, first, len(where), *before)
+        for source, first_draw in enumerate(sampler.drawn(begin).tolist()):
+            positions = np.flatnonzero(sources == source)
+            out[positions] = self._draws(source, first_draw, len(positions), *before)
         return out
 
     def _draws(
         self,
         source: int,
-        first: int,
-        count: int,
-        orders: dict[tuple[int, int], EpochOrder],
-        samples: dict[tuple[int, int, int], Ints],
+        first_draw: int,
+        draws: int,
+        orders_before: dict[tuple[int, int], EpochOrder],
+        samples_before: dict[tuple[int, int, int], Ints],
     ) -> Ints:
-        """Samples of a source: draws ``first`` to ``first + count``."""
-        plain, drawn = self._sampler.plain[source], [np.empty(0, np.int64)]
-        while count > 0:
-            number, position = divmod(first, plain.positions)
-            order = self._orders.get((source, number)) or orders.get((source, number))
+        """Sample numbers of so many draws of a source."""
+        plain, sample_numbers = self._sampler.plain[source], [np.empty(0, np.int64)]
+        while draws > 0:
+            pass_number, position = divmod(first_draw, plain.positions)
+            order = self._orders.get((source, pass_number)) or orders_before.get((source, pass_number))
             if order is None:
-                order = plain.epoch(self._number, key(self._sampler.seed, _PASS, source, number))
+                order = plain.epoch(self._number, key(self._sampler.seed, _PASS, source, pass_number))
+            self._orders[source, pass_number] = order
             pool = order.pool_of(position)
-            name, start = (source, number, pool), position - order.pool_start(pool)
+            name, position_in_pool = (source, pass_number, pool), position - order.pool_start(pool)
             if name not in self._samples:
-                self._samples[name] = samples[name] if name in samples else order.samples(pool)
-            self._orders[source, number] = order
-            drawn.append(self._samples[name][start : start + count])
-            first, count = first + len(drawn[-1]), count - len(drawn[-1])
-        return np.asarray(np.concatenate(drawn) + self._sampler.first_samples[source])
+                self._samples[name] = samples_before[name] if name in samples_before else order.samples(pool)
+            sample_numbers.append(self._samples[name][position_in_pool : position_in_pool + draws])
+            first_draw, draws = first_draw + len(sample_numbers[-1]), draws - len(sample_numbers[-1])
+        return np.asarray(np.concatenate(sample_numbers) + self._sampler.first_samples[source])
 
 
 @njit(nogil=True, cache=True)

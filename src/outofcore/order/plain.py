@@ -189,11 +189,11 @@ class PlainSampler(Sampler):
 
     def pool_chunks(self, world: int) -> int:
         """Most chunks of a pool that one of ``world`` ranks needs: those of as many blocks as its lanes can touch."""
-        return self._most_chunks(lambda sizes: self._blocks_of_rank(sizes, world))
+        return self._chunks_of_largest(lambda sizes: self._blocks_of_rank(sizes, world))
 
     def span_chunks(self, positions: int) -> int:
         """Most chunks of all pools that so many positions in succession are in."""
-        return self._most_chunks(lambda sizes: self._blocks_within(sizes, positions) + 2 * self.pool_blocks)
+        return self._chunks_of_largest(lambda sizes: self._blocks_within(sizes, positions) + 2 * self.pool_blocks)
 
     def describe(self) -> dict[str, Any]:
         window = self.windows.window
@@ -236,40 +236,42 @@ class PlainSampler(Sampler):
             f"{world // math.gcd(world, self.lanes)} ranks; lanes={world} (another order) would have each read by one"
         )
 
-    def _most_chunks(self, most: Callable[[Ints], int]) -> int:
-        """Most chunks that so many blocks can touch, the number being a function of the ascending sizes of all."""
+    def _chunks_of_largest(self, blocks_that_fit: Callable[[Ints], int]) -> int:
+        """Most chunks of any b blocks, bounded by the b blocks with most; b is a function of all ascending sizes."""
         if not self.positions:
             return 0
-        low, high = self._touched
-        counts = []
+        first_chunks, last_chunks = self._touched
+        chunks_by_shift = []
         for shift in range(self.block_chunks if self.mixed else 1):
-            blocks = self.blocks(shift)
-            before = np.concatenate(([-1], high[:-1]))
-            before[blocks[:-1]] = -1
-            touched = np.maximum(high - np.maximum(low, before + 1) + 1, 0)
-            chunks = np.sort(np.add.reduceat(touched, blocks[:-1]))
-            count = len(chunks) if self.shuffle == "full" else most(np.sort(np.diff(self.begins[blocks])))
-            counts.append(int(chunks[-count:].sum()))
-        return min(max(counts), -(-self.windows.span // self._chunk_rows))
+            block_edges = self.blocks(shift)
+            last_chunks_before = np.concatenate(([-1], last_chunks[:-1]))
+            last_chunks_before[block_edges[:-1]] = -1
+            new_chunks = np.maximum(last_chunks - np.maximum(first_chunks, last_chunks_before + 1) + 1, 0)
+            block_chunks = np.sort(np.add.reduceat(new_chunks, block_edges[:-1]))
+            block_samples = np.sort(np.diff(self.begins[block_edges]))
+            blocks = len(block_chunks) if self.shuffle == "full" else blocks_that_fit(block_samples)
+            chunks_by_shift.append(int(block_chunks[-blocks:].sum()))
+        return min(max(chunks_by_shift), -(-self.windows.span // self._chunk_rows))
 
     @property
     def _touched(self) -> tuple[Ints, Ints]:
         """First and last chunk of the samples that begin in each chunk, in any phase."""
-        low = self.windows.stored(self.windows.first_rows(self.begins[:-1]))
-        last = self.windows.first_rows(self.begins[1:] - 1) + self.windows.extent - 1 + self.windows.slack
-        return low // self._chunk_rows, np.minimum(last, self.windows.span - 1) // self._chunk_rows
+        first_rows = self.windows.stored(self.windows.first_rows(self.begins[:-1]))
+        last_rows = self.windows.first_rows(self.begins[1:] - 1) + self.windows.extent - 1 + self.windows.slack
+        return first_rows // self._chunk_rows, np.minimum(last_rows, self.windows.span - 1) // self._chunk_rows
 
-    def _blocks_of_rank(self, sizes: Ints, world: int) -> int:
-        """Most blocks of a pool in the lanes of a rank."""
-        pool = min(self.pool_blocks, len(sizes))
+    def _blocks_of_rank(self, block_samples: Ints, world: int) -> int:
+        """Most blocks of a pool in the lanes of a rank, from the ascending sizes of all blocks."""
+        pool_blocks = min(self.pool_blocks, len(block_samples))
         if world == 1 or not self.mixed:
-            return pool
-        lane, own = -(-int(sizes[-pool:].sum()) // self.lanes), self.lanes // world
-        return min(pool, self._blocks_within(sizes, own * (lane - 2)) + 2 * own)  # a lane ends in two blocks
+            return pool_blocks
+        lane_samples, lanes_of_rank = -(-int(block_samples[-pool_blocks:].sum()) // self.lanes), self.lanes // world
+        inside = self._blocks_within(block_samples, lanes_of_rank * (lane_samples - 2))
+        return min(pool_blocks, inside + 2 * lanes_of_rank)  # a lane ends in two blocks
 
-    def _blocks_within(self, sizes: Ints, samples: int) -> int:
-        """Most blocks that are whole within so many samples."""
-        return int(np.searchsorted(np.cumsum(sizes), samples, "right"))
+    def _blocks_within(self, block_samples: Ints, samples: int) -> int:
+        """Most blocks that lie within so many samples."""
+        return int(np.searchsorted(np.cumsum(block_samples), samples, "right"))
 
 
 class EpochOrder:
@@ -309,18 +311,19 @@ class EpochOrder:
     def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
         """Sample numbers of a rank in a pool, in order of position; ``world`` divides the lanes."""
         start, stop = self._starts[pool : pool + 2].tolist()
-        first = (rank - start) % world  # the rank's first position in the pool, and its first lane
+        first_lane = (rank - start) % world  # of the rank, and its first position in the pool
         if not self._sampler.mixed:
-            positions = np.arange(start + first, stop, world, dtype=np.int64)
+            positions = np.arange(start + first_lane, stop, world, dtype=np.int64)
             if self._sampler.shuffle == "full":
                 return scatter(positions, self._sampler.positions, self.seed, self.number, _FULL)
             return positions
-        lanes = range(first, self._sampler.lanes, world)
-        edges = np.array([lane_edges(lane, self._sampler.lanes, stop - start) for lane in lanes], np.int64)
-        bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
-        out = np.empty(bounds[-1], np.int64)
-        _fill(*self.pool_blocks(pool), edges, out)
-        return deal(out, bounds, [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes])
+        lanes_of_rank = range(first_lane, self._sampler.lanes, world)
+        edges = np.array([lane_edges(lane, self._sampler.lanes, stop - start) for lane in lanes_of_rank], np.int64)
+        lane_starts = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
+        sample_numbers = np.empty(lane_starts[-1], np.int64)
+        _fill(*self.pool_blocks(pool), edges, sample_numbers)
+        lane_keys = [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes_of_rank]
+        return deal(sample_numbers, lane_starts, lane_keys)
 
     def _pool_chunks(self, pool: int) -> tuple[Ints, Ints]:
         """The chunk at which each block of a pool begins, and ends."""

@@ -99,8 +99,11 @@ class WeightedSampler(Sampler):
     def limits(self, world: int) -> PoolLimits:
         """Draws of the heaviest possible pool, and all its chunks: lanes are cut by weight."""
         heaviest = exact_sum(self.plain.heaviest_pool(self.sums))
+        # A pool's start is rounded down to a round of the lanes, its end as well, or up to the last position of the
+        # epoch: less than two rounds. A rank has one draw more than its share in each of its lanes.
+        pool_positions = self.positions * heaviest // self._total + 2 * self.lanes
         return PoolLimits(
-            samples=(self.positions * heaviest // self._total + 2 * self.lanes) // world + self.lanes,
+            samples=pool_positions // world + self.lanes,
             chunks=self.plain.pool_chunks(1),
             table_bytes=self.plain.table_bytes + self.sums.nbytes + self._weights_bytes,
             weights=self.plain.pool_samples(1),
@@ -128,37 +131,39 @@ class WeightedSampler(Sampler):
 
     def _starts(self, order: EpochOrder) -> list[int]:
         """Position at which each pool of an epoch begins, and the end."""
-        weights = [exact_sum(self.sums[order.chunks(pool)]) for pool in range(order.pools)]
-        total, before, starts = sum(weights), 0, []
-        for weight in weights:
-            place = self.positions // self.lanes * before // total * self.lanes
-            starts.append(place if before < total else self.positions)
-            before += weight
+        pool_weights = [exact_sum(self.sums[order.chunks(pool)]) for pool in range(order.pools)]
+        total, weight_before, starts = sum(pool_weights), 0, []
+        for weight in pool_weights:
+            start = self.positions // self.lanes * weight_before // total * self.lanes
+            starts.append(start if weight_before < total else self.positions)
+            weight_before += weight
         return [*starts, self.positions]
 
     def _draw(self, order: EpochOrder, pool: int, positions: int, rank: int, world: int) -> Ints:
         """Sample numbers of a rank at so many positions of a pool."""
-        blocks, sizes = order.pool_blocks(pool)
-        bounds = np.cumsum(np.append(0, sizes))
-        ends = np.empty(bounds[-1], np.int64)  # the only array that is as long as the pool
-        for first, size, place in zip(blocks, sizes, bounds, strict=False):
-            for at in range(0, size, _SLAB):
-                samples = np.arange(first + at, first + min(at + _SLAB, size), dtype=np.int64)
-                ends[place + at : place + at + len(samples)] = self.weights(samples)
-        np.cumsum(ends, out=ends)
-        total = int(ends[-1])
-        lanes = range(rank, self.lanes, world)
-        edges = [lane_edges(lane, self.lanes, positions) for lane in lanes]
-        own = np.cumsum([0, *(last - first for first, last in edges)])
-        drawn = np.empty(own[-1], np.int64)
-        for lane, first, last in zip(lanes, own, own[1:], strict=False):
-            low, high = (total * edge // self.lanes for edge in (lane, lane + 1))
-            drawn[first:last] = strata(low, high, last - first, order.seed, order.number, _DRAW, pool, lane)
-        places = np.searchsorted(ends, drawn, "right")
-        del ends, drawn
-        block = np.searchsorted(bounds, places, "right") - 1
-        places += (blocks - bounds[:-1])[block]
-        return deal(places, own, [key(order.seed, order.number, _SHUFFLE, pool, lane) for lane in lanes])
+        first_samples, block_samples = order.pool_blocks(pool)
+        block_starts = np.cumsum(np.append(0, block_samples))  # in the pool
+        weight_ends = np.empty(block_starts[-1], np.int64)  # the only array that is as long as the pool
+        for first_sample, size, block_start in zip(first_samples, block_samples, block_starts, strict=False):
+            for slab_start in range(0, size, _SLAB):
+                slab_stop = min(slab_start + _SLAB, size)
+                samples = np.arange(first_sample + slab_start, first_sample + slab_stop, dtype=np.int64)
+                weight_ends[block_start + slab_start : block_start + slab_stop] = self.weights(samples)
+        np.cumsum(weight_ends, out=weight_ends)
+        pool_weight = int(weight_ends[-1])
+        lanes_of_rank = range(rank, self.lanes, world)
+        edges = [lane_edges(lane, self.lanes, positions) for lane in lanes_of_rank]
+        lane_starts = np.cumsum([0, *(last - first for first, last in edges)])
+        drawn_weights = np.empty(lane_starts[-1], np.int64)
+        for lane, first, last in zip(lanes_of_rank, lane_starts, lane_starts[1:], strict=False):
+            low, high = (pool_weight * edge // self.lanes for edge in (lane, lane + 1))
+            drawn_weights[first:last] = strata(low, high, last - first, order.seed, order.number, _DRAW, pool, lane)
+        sample_numbers = np.searchsorted(weight_ends, drawn_weights, "right")  # in the pool, until the blocks are known
+        del weight_ends, drawn_weights
+        block_numbers = np.searchsorted(block_starts, sample_numbers, "right") - 1
+        sample_numbers += (first_samples - block_starts[:-1])[block_numbers]
+        lane_keys = [key(order.seed, order.number, _SHUFFLE, pool, lane) for lane in lanes_of_rank]
+        return deal(sample_numbers, lane_starts, lane_keys)
 
     def _count(self, weights: Doubles) -> Ints:
         if self._largest < _TINY:  # whose reciprocal is infinite
