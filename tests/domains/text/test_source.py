@@ -689,6 +689,8 @@ def test_copies_are_dropped_before_text_is_split_by_place(convert, tmp_path: Pat
         keys.add(key)
     assert sum(sizes.values()) == size
     assert [round(held / size, 2) for held in sizes.values()] == [0.85, 0.1, 0.05]
+    kept = convert(tmp_path, filters={"duplicates": "keep"})
+    assert (kept.splits, len(kept.columns)) == ([], 4)  # equal documents stay in one split
 
 
 @pytest.mark.parametrize("copied", [True, False], ids=["input, train and val", "train and val"])

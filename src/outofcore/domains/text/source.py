@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -57,7 +57,8 @@ def find_edges(files: Sequence[RawFile], section: TextSection) -> tuple[Edge, ..
     """Where val and test begin in the text of all files, None if documents are not split by place.
 
     They are if asked for, or if the hash of their content leaves a split empty that has a share: the input is read as
-    far as it takes to know. Copies count nothing, as they are dropped. Takes some 60 bytes a document.
+    far as it takes to know. Copies count nothing, as they are dropped; where they are kept, equal documents would be in
+    several splits, and the hash decides. Takes some 60 bytes a document.
     """
     splits = section.splits
     wanted = {number for number, share in enumerate(splits.expected) if share > 0}
@@ -79,8 +80,10 @@ def find_edges(files: Sequence[RawFile], section: TextSection) -> tuple[Edge, ..
         tables.append(np.column_stack([files_of, documents.offsets, documents.starts, sizes]).astype(np.int64))
         count += len(documents.texts)
     table, digests = np.concatenate(tables), np.concatenate(keys)
-    new = np.full(count, section.filters.duplicates == "keep")
-    new[np.unique(digests.view(f"S{KEY_BYTES}").ravel(), return_index=True)[1]] = True
+    firsts = np.unique(digests.view(f"S{KEY_BYTES}").ravel(), return_index=True)[1]
+    if len(firsts) < count and (section.filters.duplicates == "keep" or section.mode == "stream"):
+        return None  # equal documents would be in several splits
+    new = np.isin(np.arange(count), firsts)
     ends = np.cumsum(np.where(new, table[:, 4], 0))
     total = int(ends[-1]) if count else 0
     if splits.by == "content" and total < LEAST_BYTES:
@@ -100,6 +103,7 @@ def find_edges(files: Sequence[RawFile], section: TextSection) -> tuple[Edge, ..
     )
 
 
+@lru_cache(maxsize=1)  # a forecast and its conversion look at the same text
 def _note_repeated(held_out: int, repeated: int) -> None:
     if repeated > held_out * MOST_REPEATED:
         sys.stderr.write(
