@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import outofcore
 from outofcore.errors import BudgetError, ParamsError, StateError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
@@ -355,3 +356,10 @@ def test_what_is_refused_is_one_line_that_says_where(
         assert line.startswith("where: ")
         assert "expected comparisons of columns" in line
         assert f"at character {place} of" in line or place == 1
+
+
+def test_a_field_of_rows_is_named_as_such(tmp_path: Path) -> None:
+    rows = {"clock": np.arange(20, dtype=np.int32)}
+    outofcore.write_store(tmp_path / "a.zarr", rows, lengths=[5] * 4, splits={"val": 0.25})
+    with pytest.raises(ParamsError, match="clock is of each row; where= chooses whole sequences, by "):
+        outofcore.loader(tmp_path / "a.zarr", "train", 4, where="clock > 3")

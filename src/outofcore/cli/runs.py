@@ -148,6 +148,10 @@ def predict(
     candidates: Annotated[
         Path | None, typer.Option(help="Go, task style: list for each file of RAW the nearest files of this folder.")
     ] = None,
+    elo: Annotated[
+        int | None,
+        typer.Option(help="Chess: Elo of both players of a FEN, for a model that takes it."),
+    ] = None,
     tokens: Annotated[int | None, typer.Option(help="Text: most tokens to write; 200 by default.")] = None,
     temperature: Annotated[
         float | None, typer.Option(help="Text: randomness, 0.8 by default; 0: always the most probable token.")
@@ -171,17 +175,17 @@ def predict(
     with one_line_errors(resumes=False):
         begin(f"predict: {raw} with {model}")
         with large_imports():
-            from outofcore.inspect.predictions import FORMS
+            from outofcore.inspect.predictions import FORMS, counted
             from outofcore.models import load_model, summary
             from outofcore.report.words import figure_lines
 
         if as_csv and as_json:
             raise ParamsError("--csv and --json: expected one of them")
-        chosen = {"best": best, "tokens": tokens, "temperature": temperature, "seed": seed}
+        chosen = {"best": best, "elo": elo, "tokens": tokens, "temperature": temperature, "seed": seed}
         options = {name: value for name, value in chosen.items() if value is not None}
         trained = load_model(model, device)
         predictions = trained.match(raw, candidates, **options) if candidates else trained.predict(raw, **options)
-        FORMS["csv" if as_csv else "json" if as_json else "table"](console(), predictions)
+        FORMS["csv" if as_csv else "json" if as_json else "table"](console(), counted(predictions))
         lines = [summary(predictions.rejects, predictions.rejected)] if predictions.rejects else []
         for line in (*lines, *figure_lines(predictions.figures)):
             typer.echo(visible(line), err=True)

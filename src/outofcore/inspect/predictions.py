@@ -5,18 +5,30 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
 from rich.console import Console
 
+from outofcore.display.bar import LINE_SECONDS
 from outofcore.display.console import visible
 from outofcore.display.table import DisplayTable, Kind, print_table
 
 Predictions = Iterable[Mapping[str, Any]]
 TOGETHER = 1000
 """Most rows of a table; more are printed in several, so that a recording of hours takes no memory."""
+
+
+def counted(rows: Predictions) -> Predictions:
+    """The same predictions; how many there are so far is said on stderr every 30 s."""
+    said = time.monotonic()
+    for number, row in enumerate(rows, 1):
+        yield row
+        if time.monotonic() - said >= LINE_SECONDS:
+            said = time.monotonic()
+            sys.stderr.write(f"{number:,} predictions so far\n")
 
 
 def print_lines(console: Console, rows: Predictions) -> None:

@@ -173,7 +173,7 @@ def open_split(
     sequences = Sequences(stores, split, part, rows.origins, budget)
     condition = None if where is None else Where(where)
     if condition is not None:
-        sequences.mask = condition.mask(sequences)
+        sequences.mask = condition.mask(sequences, tables[0].fields)
     windows = windows_of(
         [rows.of(slice(*pair)) for pair in itertools.pairwise(edges)],
         sequences,

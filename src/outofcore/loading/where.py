@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import Any, NoReturn
 
@@ -40,8 +40,11 @@ class Where:
         except (ValueError, RecursionError, MemoryError):
             self._refuse(1, "no expression, or too deeply nested")
 
-    def mask(self, sequences: Sequences) -> npt.NDArray[np.bool_]:
-        """Which sequences are selected, (sequences,); raises ParamsError if the columns do not suit."""
+    def mask(self, sequences: Sequences, of_rows: Collection[str] = ()) -> npt.NDArray[np.bool_]:
+        """Which sequences are selected, (sequences,); raises ParamsError if the columns do not suit.
+
+        ``of_rows`` are the names of the fields of rows, by which none can be selected.
+        """
         arrays = {}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.expr) and not isinstance(node, _NODES):
@@ -49,6 +52,8 @@ class Where:
             if isinstance(node, ast.Name):
                 if node.id not in sequences.columns:
                     known = ", ".join(sequences.columns)
+                    if node.id in of_rows:
+                        self._wrong(node, f"{node.id} is of each row; where= chooses whole sequences, by {known}")
                     self._wrong(node, f"no column {node.id!r} in {sequences.path}, which has {known}")
                 arrays[node.id] = sequences[node.id]
                 if len(arrays[node.id].shape) > 1:
