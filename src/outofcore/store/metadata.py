@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
@@ -72,20 +71,7 @@ def array_document(table: str, field: Field, codec: ChunkCodec, layout: Layout, 
 
 def as_bytes(document: Mapping[str, Any]) -> bytes:
     """The content of a ``zarr.json``."""
-    return _indented(document).encode()
-
-
-def _indented(value: Any, end: str = "\n") -> str:
-    """``json.dumps(value, indent=2)`` in a third of the time: a store has a hundred documents."""
-    if isinstance(value, str):
-        return encode_basestring_ascii(value)
-    line = f"{end}  "
-    if isinstance(value, dict) and value:
-        items = [f"{line}{encode_basestring_ascii(key)}: {_indented(item, line)}" for key, item in value.items()]
-        return f"{{{','.join(items)}{end}}}"
-    if isinstance(value, list | tuple) and value:
-        return f"[{','.join([line + _indented(item, line) for item in value])}{end}]"
-    return str(value) if type(value) is int else json.dumps(value)
+    return json.dumps(document, indent=2).encode()
 
 
 def sorted_keys(value: Any) -> Any:
