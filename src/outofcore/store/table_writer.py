@@ -6,6 +6,7 @@ import base64
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -183,7 +184,7 @@ class TableWriter:
         self._shard_number = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
         self.checksums = {name: bytearray(base64.b64decode(content)) for name, content in state["checksums"].items()}
-        self._queue.bytes_written += size_of(self.files)
+        self._queue.bytes_written += sum(size for size, _ in self.files.values())
         self.rows = state["rows"]
         self._queue.bytes_written += sum(map(sum, state["lengths"].values()))
         for field in self.fields:
@@ -204,9 +205,10 @@ class TableWriter:
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
         rows = [list(arrays) for arrays in zip(*cut, strict=True)]
+        encode = partial(encode_chunks, self.fields, self._codecs)
         task_chunks = max(1, TOGETHER_BYTES // max(1, sum(array.nbytes for array in rows[0])))
         for first in range(0, chunks, task_chunks):
-            self._queue.put(rows[first : first + task_chunks], self._encode, self._append_chunk)
+            self._queue.put(rows[first : first + task_chunks], encode, self._append_chunk)
 
     def _append_chunk(self, encoded: list[bytes]) -> None:
         for field, content in zip(self.fields, encoded, strict=True):
@@ -218,9 +220,6 @@ class TableWriter:
         if self._shards[self.fields[0].name].full:
             self._finish_shards()
         self._take_finished(wait_for_all=False)
-
-    def _encode(self, chunks: list[Chunk]) -> list[list[bytes]]:
-        return encode_chunks(self.fields, self._codecs, chunks)
 
     def _open_shard(self, field: Field, lengths: list[int]) -> ShardFile:
         name = shard_name(self._shard_number, 1 + len(field.shape))
@@ -255,11 +254,6 @@ def _finished(root: Path, shards: Iterable[ShardFile]) -> SealedFiles:
             shard.close()
         raise
     return {name: sealed for name, sealed in facts.items() if sealed}
-
-
-def size_of(files: SealedFiles) -> int:
-    """Bytes of files."""
-    return sum(size for size, _ in files.values())
 
 
 def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[npt.NDArray[Any]]:
