@@ -39,7 +39,7 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
         usable = (values > -top) & (values < top)
         return np.where(usable, np.where(usable, values, 0).astype(np.int64) * factor, INVALID)
     if values.dtype.kind == "c":
-        raise SessionError(f"expected times, got values of {values.dtype}", reason="wrong_type")
+        raise SessionError("wrong_type", f"expected times, got values of {values.dtype}")
     wide = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         usable = np.abs(wide) < top

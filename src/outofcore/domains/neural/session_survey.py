@@ -91,7 +91,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
     try:
         frame_shape = transformed_shape(streams.frame_shape, source.transforms)
     except ValueError as error:
-        raise SessionError(f"source.transforms: {error}", reason="wrong_shape") from error
+        raise SessionError("wrong_shape", f"source.transforms: {error}") from error
     counts: dict[str, int] = {}
     untimed: list[Reject] = []
     longest: dict[str, int] = {}
@@ -102,9 +102,9 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         bins, complete = max(lengths), min(lengths)
         if bins > MOST_UNEQUAL * complete:
             raise SessionError(
+                "unequal_length",
                 f"one array has {complete} entries along time, another {bins}: they are not of one recording; check "
                 "source.names and source.time_axis",
-                reason="unequal_length",
             )
     else:
         if streams.shown.role == SPIKES and streams.spikes is not None:
@@ -124,7 +124,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         _check_turned(streams, series, source)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
-        raise SessionError("holds no bin: the stimulus or the responses are empty", reason="empty")
+        raise SessionError("empty", "holds no bin: the stimulus or the responses are empty")
     trials, rejects = find_trials(streams, source, bins, clock)
     if streams.spikes is not None and clock is not None:
         first, last = streams.spikes.reach
@@ -170,10 +170,10 @@ def _check_turned(streams: Streams, series: Sequence[tuple[Track, ClockFacts]], 
         if 2 * lasts < lasting[noun] < 2 * facts.step * track.array.columns:
             axis = 1 - source.axis_of(field)
             raise SessionError(
+                "wrong_shape",
                 f"names.{field}: {facts.count} samples at {1e9 / facts.step:g} Hz last {lasts / 1e9:g} s, "
                 f"{noun} {lasting[noun] / 1e9:g} s: if its axis {axis} is time, set source.time_axis: "
                 f"{{{field}: {axis}}}",
-                reason="wrong_shape",
             )
 
 
@@ -189,10 +189,10 @@ def _same_clock(streams: Streams) -> None:
         drift = abs(first.step - other.step) * first.count
         if abs(first.first - other.first) > first.step // 2 or drift > first.step:
             raise SessionError(
+                "clocks_differ",
                 f"{streams.shown.role.noun} and {track.role.field} are on clocks of their own (a {streams.entry} every "
                 f"{first.step} ns from {first.first} ns, a sample every {other.step} ns from {other.first} ns): set "
                 "source.bin_width",
-                reason="clocks_differ",
             )
 
 
@@ -204,11 +204,11 @@ def _clock(track: Track, counts: dict[str, int], untimed: list[Reject], advice: 
     counts[f"{name}s_without_time"] = without
     counts[f"{name}_times_without_{name}"] = alone
     if not facts.valid:
-        raise SessionError(f"the {track.count} {name} times hold no time: none is finite", reason="no_time")
+        raise SessionError("no_time", f"the {track.count} {name} times hold no time: none is finite")
     if not facts.ascending:
         raise SessionError(
+            "times_unsorted",
             f"the {name} times do not ascend: some time is before the one before it (missing times must be NaN)",
-            reason="times_unsorted",
         )
     if without:
         first = facts.missing if facts.missing >= 0 else track.count
@@ -224,9 +224,9 @@ def _clock(track: Track, counts: dict[str, int], untimed: list[Reject], advice: 
 def _check_span(facts: ClockFacts, name: str, advice: str) -> None:
     if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
         raise SessionError(
+            "time_unit",
             f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
             f"{advice}",
-            reason="time_unit",
         )
 
 
@@ -234,19 +234,19 @@ def _bin_clock(facts: ClockFacts, streams: Streams, bin_width: float) -> BinCloc
     width, entry, advice = bin_width * 1e9, streams.entry, streams.unit_advice
     if streams.shown.role == FRAMES and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
         raise SessionError(
+            "time_unit",
             f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
             f"{int(width // max(facts.step, 1))} frames: {advice}, or "
             "source.bin_width is too wide for the stimulus",
-            reason="time_unit",
         )
     end = facts.last + (facts.step or width)
     # All bins whose centre is before the end of the last frame.
     bins = int(np.floor((end - facts.first) / width + 0.5))
     if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
         raise SessionError(
+            "time_unit",
             f"the {facts.valid} {entry} times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
             f"{bin_width:g} s, nearly all without a {entry}: a time or source.bin_width is wrong, or {advice}",
-            reason="time_unit",
         )
     return BinClock(facts.first, width, bins)
 
@@ -261,9 +261,9 @@ def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) 
         if streams.shown.role == SPIKES:
             first = "trials" if streams.trial is not None else "obs_intervals"
         raise SessionError(
+            "time_unit",
             f"{first} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
             f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}",
-            reason="time_unit",
         )
 
 
@@ -278,12 +278,11 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     counts["spikes"], counts["spikes_without_time"] = total + apart, invalid
     if not all(train.ascending for train in facts):
         raise SessionError(
-            "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)",
-            reason="times_unsorted",
+            "times_unsorted", "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)"
         )
     timed = [train for train in facts if train.valid]
     if not timed:
-        raise SessionError("no spike has a time: none is finite, or there are none", reason="no_spikes")
+        raise SessionError("no_spikes", "no spike has a time: none is finite, or there are none")
     if invalid:
         vector, first = next((number, train.missing) for number, train in enumerate(facts) if train.missing >= 0)
         where = f"entry {first}" + (f" of neuron {vector}" if len(facts) > 1 else "")
@@ -308,9 +307,9 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         if advice == OWN_UNIT:
             advice = "source.spike_unit or source.time_unit is not the unit of the file"
         raise SessionError(
+            "time_unit",
             f"spikes end at {last / 1e9:g} s, {streams.entry}s at {frames.last / 1e9:g} s, with {rate:g} spikes a "
             f"second and neuron: {advice}",
-            reason="time_unit",
         )
 
 

@@ -78,8 +78,7 @@ def open_recording(session: Session) -> Recording:
     """Open the files of a session; raises SessionError if they cannot be read at all."""
     if session.kind == "none":
         raise SessionError(
-            f"{session.file}: no recording of a known format, and no file that source.names means",
-            reason="no_recording",
+            "no_recording", f"{session.file}: no recording of a known format, and no file that source.names means"
         )
     return FORMATS[session.kind].open(session.root, session.members)
 

@@ -124,7 +124,7 @@ def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners
         owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
         if times.shape != owners.shape:
             raise SessionError(
-                f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}", reason="unequal_length"
+                "unequal_length", f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
             )
         units, unchosen = None, np.empty((0, 2), np.int64)
         if labels is None:
@@ -181,7 +181,7 @@ def _labels(owners: RecordedArray) -> SpikeOwners:
                 bounds.setdefault(label, [start + at, 0])[1] = start + at + size
     known = known[known >= 0]
     if not len(known):
-        raise SessionError("names.spike_neurons: no spike belongs to a neuron", reason="no_spikes")
+        raise SessionError("no_spikes", "names.spike_neurons: no spike belongs to a neuron")
     if not ordered or len(known) == 1:
         return SpikeOwners(known, None, unowned)
     return SpikeOwners(known, np.array([bounds[label] for label in known.tolist()], np.int64), unowned)

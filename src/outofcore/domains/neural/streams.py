@@ -196,7 +196,7 @@ def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
         if cut or array.shape[0] != trials.stop[-1]:
             message = f"names.{field} is one array of {array.shape[0]} entries for trials of {trials.stop[-1]}"
             message += f" in all ({cut})" * bool(cut) + ": which entry belongs to which trial is not known"
-            raise SessionError(message, reason="unequal_length")
+            raise SessionError("unequal_length", message)
 
 
 def _check_axes(streams: Streams) -> None:
@@ -205,7 +205,7 @@ def _check_axes(streams: Streams) -> None:
     for field, array in streams.tables.items():
         if array.shape[0] != frames and frames in array.shape[1:]:
             message = f"names.{field} has {array.shape[0]} entries along time, {streams.shown.role.noun} {frames}"
-            raise SessionError(_turned(message, array, frames, field), reason="wrong_shape")
+            raise SessionError("wrong_shape", _turned(message, array, frames, field))
 
 
 def _check_mask(streams: Streams, *, clocked: bool) -> None:
@@ -216,11 +216,11 @@ def _check_mask(streams: Streams, *, clocked: bool) -> None:
     if valid.columns not in (1, streams.neurons):
         message = f"names.valid: expected a column for all or for each of {streams.neurons} neurons, "
         message += f"got {valid.columns}"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError("wrong_shape", message)
     if clocked and streams.valid_like == "shown" and valid.shape[0] != frames:
         raise SessionError(
+            "unequal_length",
             f"names.valid: expected one entry a sample or a {streams.entry} ({frames}), got {valid.shape[0]}",
-            reason="unequal_length",
         )
 
 
@@ -239,14 +239,14 @@ def _bounded(array: RecordedArray, field: str) -> None:
     size = array.dtype.itemsize * math.prod(array.shape[1:])
     if size > MOST_ENTRY_BYTES:
         raise SessionError(
+            "too_large",
             f"names.{field}: one entry of shape {array.shape[1:]} has {size} bytes, more than {MOST_ENTRY_BYTES}",
-            reason="too_large",
         )
 
 
 def _frame_shape(frames: RecordedArray, source: SourceSection) -> tuple[int, ...]:
     if frames.dtype.kind not in "biuf":
-        raise SessionError(f"names.stimulus: expected numbers, got {frames.dtype}", reason="wrong_type")
+        raise SessionError("wrong_type", f"names.stimulus: expected numbers, got {frames.dtype}")
     _bounded(frames, "stimulus")
     shape = frames.shape[1:]
     if source.frame_shape is None:
@@ -254,7 +254,7 @@ def _frame_shape(frames: RecordedArray, source: SourceSection) -> tuple[int, ...
         return shape if len(shape) > 1 else (1, *(shape or (1,)))
     if np.prod(source.frame_shape, dtype=np.int64) != np.prod(shape, dtype=np.int64):
         raise SessionError(
-            f"source.frame_shape {source.frame_shape} does not fit frames of shape {shape}", reason="wrong_shape"
+            "wrong_shape", f"source.frame_shape {source.frame_shape} does not fit frames of shape {shape}"
         )
     return source.frame_shape
 
@@ -269,8 +269,8 @@ def _table(
     array = arrays.get(field) or find_array(recording, field, name, source.axis_of(field))
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         raise SessionError(
+            "wrong_shape",
             f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}",
-            reason="wrong_shape",
         )
     _bounded(array, field)
     return array
@@ -285,13 +285,13 @@ def _track(recording: Recording, array: RecordedArray, name: str, role: Role, so
         clock = recording.clock(name, array.shape[0])
     if clock is None and source.bin_width is not None:
         raise SessionError(
+            "missing_field",
             f"names.{role.times} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a "
             "bin, set source.bin_width to null",
-            reason="missing_field",
         )
     if clock is not None and 2 * min(array.shape[0], clock.shape[0]) < max(array.shape[0], clock.shape[0]):
         message = f"{name!r} has {array.shape[0]} entries along time, its clock {clock.shape[0]}"
-        raise SessionError(_turned(message, array, clock.shape[0], role.field), reason="unequal_length")
+        raise SessionError("unequal_length", _turned(message, array, clock.shape[0], role.field))
     return Track(role, array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))
 
 

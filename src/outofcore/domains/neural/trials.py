@@ -104,9 +104,7 @@ def _intervals(streams: Streams, table: RecordedArray, bins: int, clock: BinCloc
         first, end = (_bins_of(streams, column, clock) for column in np.where(usable[:, None], times, 0).T)
     else:
         if values.dtype.kind not in "iuf":
-            raise SessionError(
-                "names.trial: expected the first bin of each trial and the end, got words", reason="wrong_type"
-            )
+            raise SessionError("wrong_type", "names.trial: expected the first bin of each trial and the end, got words")
         with np.errstate(invalid="ignore"):
             usable = np.isfinite(values).all(1) & (values[:, 1] > values[:, 0]) & (values[:, 0] >= 0)
         whole = np.where(usable[:, None], np.nan_to_num(values), 0).astype(np.int64)
@@ -152,8 +150,8 @@ def _labelled(streams: Streams, labels: RecordedArray, bins: int, clock: BinCloc
     """Trials by a label per frame: stretches of equal, non-negative labels."""
     if streams.shown.role == SPIKES:
         raise SessionError(
+            "wrong_shape",
             f"names.trial: expected (trials, 2) start and stop times, as spikes have no frame, got {labels.shape}",
-            reason="wrong_shape",
         )
     runs = list(_runs(flat(labels, "names.trial: expected a label for each frame, or (trials, 2) times")))
     if clock is None and runs[-1][1] < bins:
@@ -234,12 +232,12 @@ def _of_trials(
         chosen = locate(streams.shown.times, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)) or (streams.shown.role == SPIKES and count != marked.total):
         raise SessionError(
+            "unequal_length",
             f"names.{field}: expected an entry for each of {marked.total} trials or for each frame, got {count}",
-            reason="unequal_length",
         )
     entries, read = take(array, chosen)
     if not read.all():
-        raise SessionError(f"names.{field}: {DAMAGED}", reason="unreadable_file")
+        raise SessionError("unreadable_file", f"names.{field}: {DAMAGED}")
     return entries
 
 

@@ -38,14 +38,14 @@ def find_units(source: SourceSection, count: int, column_of: Callable[[str], npt
             column = _listed(column, condition.column, count)
         if column.shape != (count,):
             raise SessionError(
-                f"source.units: {condition.column} has {len(column)} entries for {count} units", reason="unequal_length"
+                "unequal_length", f"source.units: {condition.column} has {len(column)} entries for {count} units"
             )
         if condition.kept:
             kept[condition.column] = column
         else:
             met &= _meeting(column, condition)
     if not met.any():
-        raise SessionError(f"source.units: none of {count} units meets the conditions", reason="no_units")
+        raise SessionError("no_units", f"source.units: none of {count} units meets the conditions")
     columns = {name: tuple(map(_plain, column[met].tolist())) for name, column in kept.items()}
     return Units(tuple(np.flatnonzero(met).tolist()), columns)
 
@@ -76,9 +76,9 @@ def _listed(numbers: npt.NDArray[Any], name: str, count: int) -> npt.NDArray[np.
     """Which of the units a list has."""
     if numbers.size and (numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= count):
         raise SessionError(
+            "wrong_type",
             f"source.units: {name}: expected numbers of units from 0 to {count - 1}, got {numbers.dtype} from "
             f"{numbers.min()} to {numbers.max()}",
-            reason="wrong_type",
         )
     return np.isin(np.arange(count), numbers)
 
@@ -92,16 +92,15 @@ def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[
     if column.dtype.kind not in "biuf":
         if condition.values is None or condition.min is not None or condition.max is not None:
             raise SessionError(
-                f"source.units: {condition.column} holds words, which have no min or max; give values",
-                reason="wrong_type",
+                "wrong_type", f"source.units: {condition.column} holds words, which have no min or max; give values"
             )
         wanted = [str(value).replace("[", "[[]") for value in condition.values]  # * and ? are the only wildcards
         return np.array([any(fnmatchcase(str(word), value) for value in wanted) for word in column.tolist()], bool)
     words = [value for value in condition.values or () if isinstance(value, str)]
     if words:
         raise SessionError(
+            "wrong_type",
             f"source.units: {condition.column} holds numbers, got the word {words[0]!r}; write numbers unquoted",
-            reason="wrong_type",
         )
     numbers = column.astype(np.float64)
     met = np.ones(len(numbers), bool)

@@ -49,7 +49,7 @@ DAMAGED = (
 class SessionError(RawInputError):
     """A session that cannot be converted as a whole; ``reason`` is the word counted in the metrics."""
 
-    def __init__(self, detail: str, *, reason: str) -> None:
+    def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
 
@@ -61,7 +61,7 @@ def refusing(what: str, *damage: type[Exception]) -> Iterator[None]:
         yield
     except damage as error:
         raise_if_of_system(error)
-        raise SessionError(f"{what}: {clean(error)}", reason="unreadable_file") from error
+        raise SessionError("unreadable_file", f"{what}: {clean(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,14 @@ def guard_size(name: str, shape: tuple[int, ...], size: int, stored: int) -> Non
     """Reject a shape of which most was never written: it would take days to read what is not there."""
     if size > FREE_BYTES + MOST_FOLD * stored:
         raise SessionError(
-            f"{name!r}: shape {shape} has {size} bytes of values, of which {stored} bytes are stored",
-            reason="too_large",
+            "too_large", f"{name!r}: shape {shape} has {size} bytes of values, of which {stored} bytes are stored"
         )
 
 
 def time_first(shape: tuple[int, ...], axis: int, name: str) -> tuple[int, ...]:
     """The shape with one axis moved to the front; raises SessionError if there is no such axis."""
     if axis >= len(shape) > 0:
-        raise SessionError(f"{name}: no axis {axis} in shape {shape}; see source.time_axis", reason="wrong_shape")
+        raise SessionError("wrong_shape", f"{name}: no axis {axis} in shape {shape}; see source.time_axis")
     return (shape[axis], *shape[:axis], *shape[axis + 1 :]) if shape else ()
 
 
@@ -180,7 +179,7 @@ def columns_of(array: RecordedArray, columns: Sequence[int]) -> RecordedArray:
 def flat(array: RecordedArray, expected: str) -> RecordedArray:
     """A vector, possibly stored as a column or a row; raises SessionError, beginning with ``expected``, for others."""
     if not array.shape or sum(size > 1 for size in array.shape) > 1:
-        raise SessionError(f"{expected}, got shape {array.shape}", reason="wrong_shape")
+        raise SessionError("wrong_shape", f"{expected}, got shape {array.shape}")
     if len(array.shape) == 1:
         return array
 

@@ -85,8 +85,8 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
         starts.append(starts[-1] + least)
     if not kept:
         raise SessionError(
+            rejects[0].reason,
             f"no trial has all of {', '.join(f'names.{field}' for field in by_field)}: {rejects[0].detail}",
-            reason=rejects[0].reason,
         )
     counted = [*kept] if "repeat" in by_field else keys
     numbers = np.flatnonzero([key in kept for key in counted])
@@ -142,26 +142,26 @@ def _check_stars(source: SourceSection, by_field: Mapping[str, Mapping[Key, obje
         named = "trial" if names.trial is not None else "frame"
         message = f"names.{named} and an array for each trial contradict each other: "
         message += "set it to null" if named == "trial" else "name one array of all frames as names.stimulus"
-        raise SessionError(message, reason="wrong_shape")
+        raise SessionError("wrong_shape", message)
     if source.bin_width is not None:
         raise SessionError(
+            "wrong_shape",
             "an array for each trial (a name with *, cells) has no common clock: set source.bin_width to null",
-            reason="wrong_shape",
         )
     counts = {
         f"names.{field} = {getattr(names, field)!r}": len(next(iter(by_key))) for field, by_key in by_field.items()
     }
     if len(set(counts.values())) > 1:
         raise SessionError(
+            "missing_field",
             f"names with * are paired by what it stands for: expected as many * in each, got {', '.join(counts)}",
-            reason="missing_field",
         )
     numbered = any("*" not in getattr(names, field) for field in by_field)
     if numbered and len({frozenset(by_key) for by_key in by_field.values()}) > 1:
         sizes = ", ".join(f"names.{field} has {len(by_key)}" for field, by_key in by_field.items())
         message = "cells are paired by their numbers, from 1: expected one for each trial, empty where a trial lacks "
         message += f"it, got others: {sizes}"
-        raise SessionError(message, reason="missing_field")
+        raise SessionError("missing_field", message)
 
 
 def _lacking(names: object, field: str, key: Key, number: int) -> Reject:

@@ -81,8 +81,8 @@ class FolderRecording(Recording):
         words = np.array([entries.get(label, "") for label in labels.tolist()])
         if entries.keys().isdisjoint(labels.tolist()):
             raise SessionError(
+                "missing_field",
                 f"{file}: its first column ({rows[0][0]}) has none of the {len(labels)} labels of names.spike_neurons",
-                reason="missing_field",
             )
         numbers = np.array([_number(word) for word in words])
         return words if any(words[np.isnan(numbers)] != "") else numbers
@@ -112,17 +112,17 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
     second = _cells(data[0])
     if data is not lines and _words(second, data[1:]) and all(math.isnan(_number(cell)) for cell in second):
         raise SessionError(
+            "unclear_header",
             f"{path.name}: its second line has no number either ({', '.join(second[:8])}): leave it out",
-            reason="unclear_header",
         )
     separator, width = _separator(data[0]), len(second)
     if place is not None and place >= width:
-        raise SessionError(f"{path.name}: no column {place}, lines have {width}, numbered from 0", reason="wrong_shape")
+        raise SessionError("wrong_shape", f"{path.name}: no column {place}, lines have {width}, numbered from 0")
     unequal = next((line for line in data if len(line.split(separator)) != width), None)
     if unequal is not None:
         raise SessionError(
+            "unequal_length",
             f"{path.name}: expected {width} entries in each line, as in the first, got {unequal[:40]!r}",
-            reason="unequal_length",
         )
     try:
         values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2)
@@ -134,7 +134,7 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
             if words := {cell for cell in cells if cell.lower() not in MISSING}:
                 message = f"{path.name}: column {number} has no number, but {min(words)!r:.40}; name the columns that "
                 message += "are meant, and write decimals with a point"
-                raise SessionError(message, reason="wrong_type") from None
+                raise SessionError("wrong_type", message) from None
     return sliced(values[:, 0] if place is not None or values.shape[1] <= 1 else values, axis, path.name)
 
 
@@ -148,7 +148,7 @@ def _lines(path: Path) -> list[str]:
             if len(content) > WHOLE_BYTES:
                 most = f"{WHOLE_BYTES >> 20} MiB"
                 raise SessionError(
-                    f"{path.name}: more than {most} of text, which is read whole; save it as .npy", reason="too_large"
+                    "too_large", f"{path.name}: more than {most} of text, which is read whole; save it as .npy"
                 )
     bare = (line.split("#", 1)[0].rstrip().lstrip(" ") for line in content.decode("utf-8-sig", "replace").splitlines())
     return [line for line in bare if line]
@@ -166,8 +166,7 @@ def _titled(name: str, titles: Sequence[str], title: str) -> int:
     """Number of the column with a title."""
     if titles.count(title) != 1:
         raise SessionError(
-            f"{name}: expected one column {title!r}, its first line has {', '.join(titles[:24])}",
-            reason="missing_field",
+            "missing_field", f"{name}: expected one column {title!r}, its first line has {', '.join(titles[:24])}"
         )
     return titles.index(title)
 
@@ -180,7 +179,7 @@ def _is_header(name: str, first: Sequence[str], rest: Sequence[str]) -> bool:
     if numbers and (words or numbered):
         message = f"{name}: its first line has titles and numbers ({', '.join(first[:8])}): leave it out, or name a "
         message += "column by its title"
-        raise SessionError(message, reason="unclear_header")
+        raise SessionError("unclear_header", message)
     return bool(words)
 
 

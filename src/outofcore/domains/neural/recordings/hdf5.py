@@ -95,8 +95,8 @@ class Hdf5Recording(Recording):
             link = link_of(group, step)
             if isinstance(link, h5py.ExternalLink):
                 raise SessionError(
+                    "external_link",
                     f"{name!r} is a link into another file, {link.filename!r}; copy the data into the session",
-                    reason="external_link",
                 )
             links += isinstance(link, h5py.SoftLink)
             if link is None or links > MOST_LINKS:
@@ -150,7 +150,7 @@ def as_array(dataset: Any, axis: int = 0) -> RecordedArray:
                 _absent(dataset, dataset.ndim - 1 - axis if turned else axis),
                 dataset.name,
             )
-    raise SessionError(message, reason=reason)
+    raise SessionError(reason, message)
 
 
 def _matlab_class(dataset: h5py.Dataset) -> str:

@@ -95,7 +95,7 @@ def _as_array(value: Any, axis: int, name: str) -> RecordedArray:
         kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
         message = f"{name}: expected numbers, got {kind}; only arrays by trial and names.spike_times can "
         message += "be cells, and a sparse array must be full"
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError("wrong_type", message)
     return sliced(value, axis, name)
 
 
@@ -110,6 +110,4 @@ def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
             raise
         except Exception as error:  # of any type: scipy trusts what a file says of itself
             raise_if_of_system(disk.trouble or error)
-            raise SessionError(
-                f"{what}: not a readable MATLAB file: {clean(error)}", reason="unreadable_file"
-            ) from error
+            raise SessionError("unreadable_file", f"{what}: not a readable MATLAB file: {clean(error)}") from error

@@ -64,14 +64,13 @@ def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...
         shape, fortran, dtype = read(stream)
     if dtype.hasobject:
         raise SessionError(
-            f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers",
-            reason="wrong_type",
+            "wrong_type", f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers"
         )
     needed, available = dtype.itemsize * math.prod(shape), size - stream.tell()
     if available < needed:
         raise SessionError(
+            "unreadable_file",
             f"{name}: truncated: its header tells {needed} bytes of values, the file holds {available}",
-            reason="unreadable_file",
         )
     return shape, fortran, dtype
 
@@ -119,7 +118,7 @@ class NpzRecording(Recording):
         if entry.file_size > WHOLE_BYTES:
             message = f"{name}: {entry.file_size >> 20} MiB, compressed as one stream, which is read whole up to "
             message += f"{WHOLE_BYTES >> 20} MiB; save it as .npy, or with np.savez"
-            raise SessionError(message, reason="too_large")
+            raise SessionError("too_large", message)
         if name not in self._decompressed:
             with self._member(name, entry) as stream:
                 self._decompressed[name] = np.lib.format.read_array(stream, allow_pickle=False)

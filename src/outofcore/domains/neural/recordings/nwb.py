@@ -58,14 +58,13 @@ class NwbRecording(Hdf5Recording):
         outside = self._part(name, "external_file")
         if outside is not None:
             raise SessionError(
+                "external_link",
                 f"{name!r} keeps its frames in {math.prod(outside.shape)} other files, which are not read",
-                reason="external_link",
             )
         array = self._part(name, "data", axis)
         if array is None:
             raise SessionError(
-                f"{name!r} is no series: it has no data; name one of {', '.join(self.names()[:24])}",
-                reason="wrong_type",
+                "wrong_type", f"{name!r} is no series: it has no data; name one of {', '.join(self.names()[:24])}"
             )
         return self._in_its_unit(name, array, axis)
 
@@ -84,15 +83,14 @@ class NwbRecording(Hdf5Recording):
         table = self._required(name, "obs_intervals")
         if table.shape[1:] != (2,) or table.dtype.kind not in "iuf":
             raise SessionError(
+                "wrong_shape",
                 f"{name}/obs_intervals: expected a start and a stop each, got {table.dtype} {table.shape}",
-                reason="wrong_shape",
             )
         spikes = self._bounds(name, "spike_times", self._required(name, "spike_times").shape[0])
         intervals = self._bounds(name, "obs_intervals", table.shape[0])
         if len(spikes) != len(intervals):
             raise SessionError(
-                f"{name}: {len(spikes)} units have spike times, {len(intervals)} have obs_intervals",
-                reason="unequal_length",
+                "unequal_length", f"{name}: {len(spikes)} units have spike times, {len(intervals)} have obs_intervals"
             )
         with damage_named(f"{name}/obs_intervals"):
             times = nanoseconds(table.read(0, table.shape[0]), "s")
@@ -114,11 +112,11 @@ class NwbRecording(Hdf5Recording):
         """First entry and end of each unit in a ragged column."""
         ends = self._values(name, f"{column}_index")
         if ends.dtype.kind == "f":
-            raise SessionError(f"{name}/{column}_index: expected whole numbers, got {ends.dtype}", reason="wrong_type")
+            raise SessionError("wrong_type", f"{name}/{column}_index: expected whole numbers, got {ends.dtype}")
         bounds = [0, *ends.astype(np.int64).tolist()]
         if any(end < start for start, end in pairwise(bounds)) or bounds[-1] > entries:
             raise SessionError(
-                f"{name}/{column}_index: expected ends that ascend to at most {entries}", reason="unequal_length"
+                "unequal_length", f"{name}/{column}_index: expected ends that ascend to at most {entries}"
             )
         return list(pairwise(bounds))
 
@@ -134,8 +132,8 @@ class NwbRecording(Hdf5Recording):
         values = self._column(table, column)
         if not np.isin(rows, np.arange(len(values))).all():
             raise SessionError(
+                "wrong_shape",
                 f"{name}/{key}: expected rows of {table}, from 0 to {len(values) - 1}, got up to {rows.max()}",
-                reason="wrong_shape",
             )
         return np.asarray(values[rows])
 
@@ -150,8 +148,8 @@ class NwbRecording(Hdf5Recording):
         if dataset is None or not inside or shape[0] > MOST_NEURONS or link_of(table, f"{title}_index") is not None:
             columns = ", ".join(sorted(table)) if isinstance(table, h5py.Group) else "none"
             raise SessionError(
+                "missing_field",
                 f"source.units: expected a column {column!r} with one entry per unit; {name} has {columns}",
-                reason="missing_field",
             )
         with damage_named(f"{name}/{column}"):
             if h5py.check_ref_dtype(dataset.dtype) is not None:
@@ -171,15 +169,14 @@ class NwbRecording(Hdf5Recording):
             unit = place.attrs.get("unit", "seconds")
         if not isinstance(unit, str) or unit != "seconds":
             raise SessionError(
-                f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}", reason="time_unit"
+                "time_unit", f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}"
             )
         if key == "timestamps":
             return listed_clock(flat(times, f"{name}/{key}: expected a time for each sample"), "s")
         start, rate = float(self._values(name, key, 1)[0]), _number(place, "rate", None)
         if not (math.isfinite(start) and math.isfinite(rate) and rate > 0):
             raise SessionError(
-                f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}",
-                reason="no_time",
+                "no_time", f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}"
             )
         return regular_clock(start, rate, count)
 
@@ -190,8 +187,7 @@ class NwbRecording(Hdf5Recording):
         if link_of(self.resolve(name), "channel_conversion") is not None:
             if axis:
                 raise SessionError(
-                    f"{name!r} converts by channel along its second axis: source.time_axis must be 0",
-                    reason="wrong_shape",
+                    "wrong_shape", f"{name!r} converts by channel along its second axis: source.time_axis must be 0"
                 )
             factor = factor * self._values(name, "channel_conversion", array.columns)
         if np.all(factor == 1) and offset == 0:
@@ -209,7 +205,7 @@ class NwbRecording(Hdf5Recording):
         try:
             return as_array(self.resolve(f"{name}/{key}"), axis)
         except KeyError as error:
-            raise SessionError(f"{name}/{key} leads to nothing", reason="unreadable_file") from error
+            raise SessionError("unreadable_file", f"{name}/{key} leads to nothing") from error
 
     def _values(self, name: str, key: str, count: int | None = None) -> npt.NDArray[Any]:
         """A small vector, possibly stored as a column, a row or a single value; of ``count`` numbers if given."""
@@ -218,9 +214,7 @@ class NwbRecording(Hdf5Recording):
         fits = max(array.shape, default=1) == size and size <= MOST_NEURONS and count in (None, size)
         if not fits or array.dtype.kind not in "iuf":
             wanted = "a number per unit" if count is None else f"{count} numbers"
-            raise SessionError(
-                f"{name}/{key}: expected {wanted}, got {array.dtype} {array.shape}", reason="wrong_shape"
-            )
+            raise SessionError("wrong_shape", f"{name}/{key}: expected {wanted}, got {array.dtype} {array.shape}")
         with damage_named(f"{name}/{key}"):
             return np.reshape(self.resolve(f"{name}/{key}")[()], -1)
 
@@ -242,8 +236,8 @@ def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
     shapes = sorted({picture.shape for picture in pictures})
     if len(shapes) != 1 or len(shapes[0]) < 2 or axis:
         raise SessionError(
+            "unequal_shapes",
             f"{group.name}: expected pictures of one shape, and source.time_axis 0; got shapes {shapes}",
-            reason="unequal_shapes",
         )
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
@@ -257,7 +251,5 @@ def _number(place: Any, key: str, default: float | None) -> float:
     with damage_named(f"{place.name}, attribute {key}"):
         value = place.attrs.get(key, default)
     if not np.isscalar(value) or isinstance(value, (str, bytes)):
-        raise SessionError(
-            f"{place.name}: attribute {key!r}: expected a number, got {value!r:.40}", reason="wrong_type"
-        )
+        raise SessionError("wrong_type", f"{place.name}: attribute {key!r}: expected a number, got {value!r:.40}")
     return float(value)  # type: ignore[arg-type]

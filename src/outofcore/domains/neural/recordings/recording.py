@@ -78,8 +78,8 @@ class Recording:
             entries = flat(array_named(self, column), f"source.units: {column!r}: expected an entry for each neuron")
         except KeyError:
             raise SessionError(
+                "missing_field",
                 f"source.units: no array {column!r} for the neurons; there are {', '.join(self.names())}",
-                reason="missing_field",
             ) from None
         return entries.read(0, entries.shape[0])
 
@@ -87,10 +87,10 @@ class Recording:
         """Numbers or words of the neurons that ``name`` labels, an entry for each label. Raises SessionError."""
         del labels
         raise SessionError(
+            "missing_field",
             f"source.units: neurons of one vector of spikes are known by their labels: expected the column {name!r}, "
             "with the labels that are wanted as values, or in a folder a column of a text with a line for each label "
             f"(cluster_group.tsv[group]), got {column!r}",
-            reason="missing_field",
         )
 
     def clock(self, name: str, count: int) -> RecordedArray | None:
@@ -117,7 +117,7 @@ def library(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise SessionError(f"needs the package {package} ({error}): install it", reason="missing_package") from error
+        raise SessionError("missing_package", f"needs the package {package} ({error}): install it") from error
 
 
 def _vectors_of(name: str, members: Mapping[str, RecordedArray]) -> list[RecordedArray]:
@@ -131,7 +131,7 @@ def _vectors_of(name: str, members: Mapping[str, RecordedArray]) -> list[Recorde
         message += (
             "if one of them has the neuron of each spike, name it as names.spike_neurons and the times themselves"
         )
-        raise SessionError(message, reason="wrong_type")
+        raise SessionError("wrong_type", message)
     return [*members.values()]
 
 
@@ -146,7 +146,7 @@ def array_named(recording: Recording, name: str, axis: int = 0) -> RecordedArray
         array = recording.array(title, axis)
     if len(array.shape) > 2 or not isinstance(column, int) or column >= array.columns:
         what = f"{name!r}: expected the number of a column, from 0, of an array (samples, columns)"
-        raise SessionError(f"{what}; its shape is {array.shape}", reason="wrong_shape")
+        raise SessionError("wrong_shape", f"{what}; its shape is {array.shape}")
     return columns_of(array, [column])
 
 
@@ -183,13 +183,12 @@ def _paired(name: str, keys: tuple[str, str], start: RecordedArray, stop: Record
     """Start and stop of each interval (intervals, 2); raises SessionError for vectors that do not fit together."""
     if len(start.shape) != 1 or start.shape != stop.shape:
         raise SessionError(
+            "unequal_length",
             f"{name}: expected {' and '.join(keys)} of one length, got shapes {start.shape} and {stop.shape}",
-            reason="unequal_length",
         )
     if (start.dtype.kind in "biuf") != (stop.dtype.kind in "biuf"):
         raise SessionError(
-            f"{name}: expected {' and '.join(keys)} of one type, got {start.dtype} and {stop.dtype}",
-            reason="wrong_type",
+            "wrong_type", f"{name}: expected {' and '.join(keys)} of one type, got {start.dtype} and {stop.dtype}"
         )
 
     def read(first: int, end: int) -> npt.NDArray[Any]:
@@ -203,8 +202,8 @@ def joined(field: str, name: str, arrays: Sequence[RecordedArray]) -> RecordedAr
     shapes = sorted({array.shape[1:] for array in arrays})
     if len(shapes) > 1:
         raise SessionError(
+            "unequal_shapes",
             f"names.{field} = {name!r}: expected arrays that differ along time alone, got rows of {shapes}",
-            reason="unequal_shapes",
         )
     return concatenated(arrays)
 
@@ -213,7 +212,7 @@ def find_vector(recording: Recording, field: str, name: str) -> RecordedArray:
     """A vector, possibly stored as a column or row. Raises as :func:`find_array`."""
     array, expected = find_array(recording, field, name), f"names.{field} = {name!r}: expected a vector"
     if sum(size != 1 for size in array.shape) > 1:  # also an empty matrix
-        raise SessionError(f"{expected}, got shape {array.shape}", reason="wrong_shape")
+        raise SessionError("wrong_shape", f"{expected}, got shape {array.shape}")
     return flat(array, expected)
 
 
@@ -223,7 +222,7 @@ def missing(recording: Recording, field: str, name: str) -> SessionError:
     shown = ", ".join(names[:24]) + (f" and {len(names) - 24} more" if len(names) > 24 else "")
     none = "; without a stimulus, set it to null" if field == "stimulus" else ""
     message = f"names.{field} = {name!r}: no such array; there are {shown or 'none'}{none}"
-    return SessionError(message, reason="missing_field")
+    return SessionError("missing_field", message)
 
 
 def matching(recording: Recording, pattern: str) -> dict[tuple[str, ...], str]:
@@ -253,5 +252,5 @@ def checked(array: RecordedArray, field: str, name: str) -> RecordedArray:
     """The array, if it is one of numbers or words; raises SessionError."""
     if not array.shape or array.dtype.kind not in "biufSUOT":
         what = f"a single value of {array.dtype}" if not array.shape else f"values of {array.dtype}"
-        raise SessionError(f"names.{field} = {name!r}: expected an array of numbers, got {what}", reason="wrong_type")
+        raise SessionError("wrong_type", f"names.{field} = {name!r}: expected an array of numbers, got {what}")
     return array

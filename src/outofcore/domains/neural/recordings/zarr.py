@@ -49,7 +49,7 @@ class ZarrRecording(Recording):
         if (intervals := intervals_of(self, name)) is not None:
             return intervals
         if not isinstance(array, zarr.Array):
-            raise SessionError(f"{name!r} is a group; name one of its arrays", reason="wrong_type")
+            raise SessionError("wrong_type", f"{name!r} is a group; name one of its arrays")
         chunks = self._chunks(array)
         guard_size(array.name, array.shape, array.nbytes, sum(chunks.values()))
         return written(sliced(array, axis, array.name), unwritten(array.shape, array.chunks, axis, chunks), array.name)
