@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outofcore.domains.go.sgf.meaning import (
-    SCORING,
+    RULES,
     UNKNOWN_RANK,
     KomiRule,
     ResultKind,
@@ -318,7 +318,7 @@ def test_a_button_is_worth_half_a_point(ruleset: bytes, has_button: bool) -> Non
 
 
 def test_each_named_ruleset_states_how_it_scores() -> None:
-    unstated = {ruleset for ruleset in Ruleset if ruleset not in SCORING}
+    unstated = {ruleset for ruleset in Ruleset if ruleset not in RULES}
     assert unstated == {Ruleset.UNKNOWN, Ruleset.KATAGO}
 
 

@@ -121,18 +121,17 @@ _HOW = {
     ResultKind.TIME: re.compile(r"^\+\s*t|\btime|超时|超時|时间|時間|시간"),
     ResultKind.FORFEIT: re.compile(r"^\+\s*f|forfeit|弃权|棄権|棄權|不戦|不战|기권|犯规|犯規|反則|반칙"),
 }
-SUICIDE_ALLOWED = frozenset((Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR))
-SUPERKO = {Ruleset.CHINESE: 1, Ruleset.AGA: 2, Ruleset.NEW_ZEALAND: 2, Ruleset.TROMP_TAYLOR: 1}
-"""1: no position twice; 2: no position twice with the same side to move. Other rulesets have only simple ko."""
-SCORING = {
-    Ruleset.JAPANESE: Scoring.TERRITORY,
-    Ruleset.KOREAN: Scoring.TERRITORY,
-    Ruleset.CHINESE: Scoring.AREA,
-    Ruleset.AGA: Scoring.AREA,
-    Ruleset.NEW_ZEALAND: Scoring.AREA,
-    Ruleset.ING: Scoring.AREA,
-    Ruleset.TROMP_TAYLOR: Scoring.AREA,
+RULES = {
+    Ruleset.JAPANESE: (False, 0, Scoring.TERRITORY),
+    Ruleset.KOREAN: (False, 0, Scoring.TERRITORY),
+    Ruleset.CHINESE: (False, 1, Scoring.AREA),
+    Ruleset.AGA: (False, 2, Scoring.AREA),
+    Ruleset.NEW_ZEALAND: (True, 2, Scoring.AREA),
+    Ruleset.ING: (True, 0, Scoring.AREA),
+    Ruleset.TROMP_TAYLOR: (True, 1, Scoring.AREA),
 }
+"""Whether suicide is allowed, which repetition is forbidden (0: a ko; 1: any position; 2: with the same side to move),
+and what is counted."""
 _KATAGO = re.compile(r"ko(simple|positional|situational|spight)score(area|territory)tax\w*?sui([01])", re.IGNORECASE)
 _BUTTON = re.compile(r"button(?!0)", re.IGNORECASE)
 _RULESETS = {
@@ -167,7 +166,7 @@ class StatedRules(NamedTuple):
 
     ruleset: Ruleset
     suicide: bool  # allowed
-    superko: int  # see SUPERKO
+    superko: int  # see RULES
     scoring: Scoring
     button: bool  # worth half a point to who takes it
 
@@ -334,8 +333,7 @@ def rules(raw: bytes) -> StatedRules:
         return StatedRules(Ruleset.KATAGO, spelled[3] == "1", superko, Scoring[spelled[2].upper()], button)
     word = re.sub(r"[^a-z]", "", _BUTTON.sub("", text.lower())).removesuffix("rules").removesuffix("rule")
     ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
-    scoring = SCORING.get(ruleset, Scoring.UNKNOWN)
-    return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0), scoring, button)
+    return StatedRules(ruleset, *RULES.get(ruleset, (False, 0, Scoring.UNKNOWN)), button)
 
 
 def stones_stated(raw: bytes) -> int:
