@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from lzma import LZMAError
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -34,11 +36,11 @@ BLOCK_BYTES = 1 << 20
 WHOLE_BYTES = 256 << 20
 """Bytes of what is compressed as one stream: a text, a member of an archive. It is read whole."""
 
-STREAM_DAMAGE = (OSError, EOFError, BadZipFile, zlib.error, LZMAError, ZstdError)
-"""Raised by streams of a damaged file."""
-
-SLICE_DAMAGE = (OSError, RuntimeError, ValueError, EOFError, zlib.error)
-"""Raised by libraries that read slices of a damaged file; differs by codec."""
+DAMAGE = (
+    *(OSError, EOFError, RuntimeError, TypeError, ValueError, KeyError),
+    *(BadZipFile, LZMAError, TokenError, ZstdError, struct.error, zlib.error),
+)
+"""Raised by libraries for a damaged file: invalid types, names that cannot be decoded, references to nothing."""
 
 DAMAGED = (
     "damaged there, or a chunk was never written (Zarr leaves out what holds its fill value alone, "
@@ -55,11 +57,11 @@ class SessionError(RawInputError):
 
 
 @contextmanager
-def refusing(what: str, *damage: type[Exception]) -> Iterator[None]:
+def refusing(what: str) -> Iterator[None]:
     """Convert errors that a library raises for a damaged file to a SessionError that begins with ``what``."""
     try:
         yield
-    except damage as error:
+    except DAMAGE as error:
         raise_if_of_system(error)
         raise SessionError("unreadable_file", f"{what}: {clean(error)}") from error
 
@@ -77,7 +79,7 @@ class RecordedArray:
 
 
 def sliced(
-    values: Any, axis: int, name: str, *, turned: bool = False, damage: tuple[type[Exception], ...] = SLICE_DAMAGE
+    values: Any, axis: int, name: str, *, turned: bool = False, damage: tuple[type[Exception], ...] = DAMAGE
 ) -> RecordedArray:
     """An array of a library that reads slices, time first; ``turned`` has all axes reversed in the file."""
     shape = time_first(values.shape[::-1] if turned else values.shape, axis, name)

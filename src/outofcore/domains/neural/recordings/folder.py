@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.recordings.arrays import (
     BLOCK_BYTES,
-    STREAM_DAMAGE,
     WHOLE_BYTES,
     RecordedArray,
     SessionError,
@@ -73,7 +72,7 @@ class FolderRecording(Recording):
         file, title = split_column(column)
         if file not in self._files or not isinstance(title, str):
             return super().column_of_labels(name, column, labels)
-        with refusing(f"{file}: damaged", *STREAM_DAMAGE):
+        with refusing(f"{file}: damaged"):
             lines = _lines(self._root / file) or [""]
         rows = [[cell.strip() for cell in line.split(_separator(lines[0]))] for line in lines]
         place = _titled(file, rows[0], title)
@@ -99,7 +98,7 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
     The first line is a header if the column is a title, or if it has words and no number. An entry that is not a number
     is NaN. A text of one column is a vector, one of several a table.
     """
-    with refusing(f"{path.name}: damaged", *STREAM_DAMAGE):
+    with refusing(f"{path.name}: damaged"):
         lines = _lines(path)
     if not lines:
         return sliced(np.empty(0), axis, path.name)

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from outofcore.domains.neural.recordings.arrays import (
-    SLICE_DAMAGE,
+    DAMAGE,
     Mask,
     RecordedArray,
     SessionError,
@@ -31,8 +31,6 @@ from outofcore.system.failures import raise_if_of_system
 with suppress(ImportError):
     import hdf5plugin  # noqa: F401 - registers the filters that it brings
 
-# Raised by h5py for a damaged file: invalid types, undecodable names, null references.
-DAMAGE = (OSError, RuntimeError, TypeError, ValueError)
 # Soft links may chain; more than this many in a row is a cycle.
 MOST_LINKS = 16
 
@@ -42,7 +40,7 @@ class Hdf5Recording(Recording):
     suffixes: tuple[str, ...] = (".h5", ".hdf5")
 
     def __init__(self, path: Path) -> None:
-        with refusing("not a readable HDF5 file", OSError):
+        with refusing("not a readable HDF5 file"):
             self.file = _opened(path)
 
     def names(self) -> list[str]:
@@ -55,7 +53,7 @@ class Hdf5Recording(Recording):
 
         try:
             self.file.visititems(visit)
-        except (*DAMAGE, KeyError) as error:  # in a damaged file, whatever is readable
+        except DAMAGE as error:  # in a damaged file, whatever is readable
             raise_if_of_system(error)
         return paths
 
@@ -129,7 +127,7 @@ def link_of(group: Any, step: str) -> Any:
 
 def damage_named(name: str) -> AbstractContextManager[None]:
     """Convert h5py errors of a damaged file to errors of the session."""
-    return refusing(f"{name!r} cannot be read, the file is damaged", *DAMAGE, KeyError)
+    return refusing(f"{name!r} cannot be read, the file is damaged")
 
 
 def as_array(dataset: Any, axis: int = 0) -> RecordedArray:
@@ -144,7 +142,7 @@ def as_array(dataset: Any, axis: int = 0) -> RecordedArray:
                 rows = ["".join(map(chr, row)) for row in np.atleast_2d(dataset[()].T).tolist()]
                 return sliced(np.array(rows), axis, dataset.name)
             # HDF5 asks for the memory that the header of a damaged chunk names.
-            damage = (*SLICE_DAMAGE, MemoryError)
+            damage = (*DAMAGE, MemoryError)
             return written(
                 sliced(dataset, axis, dataset.name, turned=turned, damage=damage),
                 _absent(dataset, dataset.ndim - 1 - axis if turned else axis),

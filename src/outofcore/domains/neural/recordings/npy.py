@@ -14,14 +14,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.recordings.arrays import (
-    STREAM_DAMAGE,
     WHOLE_BYTES,
     RecordedArray,
     SessionError,
@@ -33,8 +31,6 @@ from outofcore.system.failures import NamedFile, raise_if_of_system
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.
 LOCAL_HEADER = 30
-# Raised by zipfile for a damaged archive, also for absurd versions (NotImplementedError is a RuntimeError) and names.
-ARCHIVE_DAMAGE = (OSError, zipfile.BadZipFile, RuntimeError, ValueError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class MappedArray:
 
 def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, Fortran order and type of a .npy file of ``size`` bytes; leaves the stream at the values."""
-    with refusing(f"{name}: not a readable numpy array", ValueError, TokenError, *STREAM_DAMAGE):
+    with refusing(f"{name}: not a readable numpy array"):
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
@@ -88,7 +84,7 @@ class NpzRecording(Recording):
     def __init__(self, path: Path) -> None:
         self._path = path
         disk = NamedFile(path)
-        with ExitStack() as on_failure, refusing("not a readable .npz archive", *ARCHIVE_DAMAGE):
+        with ExitStack() as on_failure, refusing("not a readable .npz archive"):
             self._file = on_failure.enter_context(BufferedReader(disk))
             try:
                 self._archive = zipfile.ZipFile(self._file)
@@ -131,7 +127,7 @@ class NpzRecording(Recording):
     @contextmanager
     def _member(self, name: str, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
         damaged = f"{name}: cannot be read, the archive is damaged"
-        with refusing(damaged, *STREAM_DAMAGE, *ARCHIVE_DAMAGE), self._archive.open(entry) as stream:
+        with refusing(damaged), self._archive.open(entry) as stream:
             yield stream
 
     def _place(self, entry: zipfile.ZipInfo) -> int:
