@@ -19,7 +19,6 @@ from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.plan import holding, measure, sample_frames, ways_table
 from outofcore.domains.planning import Outlook
-from outofcore.order.plain import Shuffle
 from outofcore.raw.files import find_files
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import parse_bytes
@@ -60,7 +59,7 @@ def sample(tmp_path_factory):
             "source": {"names": NAMES, "bin_width": 1 / 60, "response_dtype": "uint8"},
             "store": {"chunk_rows": 64, "shard_rows": 4096},
             "tensors": {"lags": 5},
-            "train": {"shuffle": Shuffle(pool_blocks=4)},
+            "train": {"pool_blocks": 4},
         }
     )
 
