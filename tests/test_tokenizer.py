@@ -19,6 +19,7 @@ import outofcore
 from outofcore.cli import app
 from outofcore.domains.text.tokens import learn
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
+from outofcore.params import load_params
 from tests.corpus import TEXTS, Endless, Records, corpus, elsewhere, tokenizer
 
 __all__ = ["corpus", "elsewhere", "tokenizer"]  # fixtures
@@ -56,7 +57,7 @@ def test_the_command_that_a_refusal_of_growing_text_names_is_accepted(kind: str,
     section: dict[str, Any] = {"raw": str(corpus), "grow": True}
     (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
     with pytest.raises(ParamsError, match=r"set kind: file") as refusal:
-        outofcore.params.load_params().section("text")
+        load_params().section("text")
     command = re.findall(r"'outofcore (.*?)'", str(refusal.value))[0]
     section["tokenizer"] = {"kind": kind, "vocab_size": 400}
     (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
@@ -66,7 +67,7 @@ def test_the_command_that_a_refusal_of_growing_text_names_is_accepted(kind: str,
     assert tokenizer.get_vocab_size() == 400
     section["tokenizer"]["kind"] = "file"
     (elsewhere / "params.yaml").write_text(json.dumps({"text": section}))
-    outofcore.params.load_params().section("text")
+    load_params().section("text")
 
 
 def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:
