@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -14,7 +15,8 @@ from typer.testing import CliRunner
 
 import outofcore
 from outofcore.cli import app
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
+from outofcore.store import zarr_arrays
 from outofcore.store.foreign import open_zarr
 from tests.loading.conftest import flat
 
@@ -142,6 +144,21 @@ def test_a_gap_is_noted_and_splits_and_ranges_of_rows_have_their_own(tmp_path: P
     store = open_zarr(path, rows=(10, 70), splits={"val": 0.25})
     assert store.extents("train")[1].tolist() == [30, 15]
     assert store.extents("val")[1].tolist() == [15]
+
+
+def test_gaps_are_found_across_slabs_and_a_chunk_that_was_cut_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zarr_arrays, "_SLAB", 20)
+    times = np.delete(np.arange(300), [15, 16, 80, 81, 200])
+    path = series(tmp_path / "a.zarr", times)
+    assert np.cumsum(open_zarr(path).extents("train")[1]).tolist() == [15, 78, 196, 295]
+    group = zarr.open_group(path, zarr_format=2)
+    group.create_array("time", data=times, chunks=(300,), compressors=numcodecs.Blosc(), overwrite=True)
+    group["time"].attrs["_ARRAY_DIMENSIONS"] = ["time"]
+    (path / "time/0").write_bytes((path / "time/0").read_bytes()[:-5])
+    with pytest.raises(StoreError, match="time cannot be read: a chunk of Blosc was cut short"):
+        open_zarr(path, fields=["x"]).extents("train")
 
 
 def test_months_are_regular_and_times_of_events_are_not(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ class ForeignStore(Unsealed):
             for name, array in arrays.items()
         }
         if lengths is not None:
-            facts["lengths"] = hashlib.sha256(lengths.tobytes()).hexdigest()
+            facts[""] = hashlib.sha256(lengths.tobytes()).hexdigest()
         super().__init__(root, "zarr", {}, splits, chunk, facts, place, reopened)
         self._zarrs, self._axes, self._packings = arrays, axes, packings
         self._lengths, self._coordinate = lengths, coordinate
@@ -186,7 +186,7 @@ class ForeignStore(Unsealed):
         if self._coordinate is None:
             return np.empty(0, np.int64), ""
         try:
-            return sequence_ends(self._coordinate)
+            return sequence_ends(with_whole_chunks(self._coordinate))
         except Exception as error:  # noqa: BLE001 - of any codec or storage
             raise StoreError(f"{self.root}: {self._coordinate.name} cannot be read: {one_line(error)}") from None
 

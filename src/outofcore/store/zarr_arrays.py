@@ -20,7 +20,7 @@ from outofcore.ndarrays import Ints
 from outofcore.store.connection import one_line
 from outofcore.store.metadata import DTYPES
 
-_SLAB = 1 << 20  # values of a coordinate that are read at a time
+_SLAB = 1 << 16  # values of a coordinate that are read at a time, in whole chunks
 _MOST_NAMED = 8  # arrays in a message
 
 Node = zarr.Group | zarr.Array[Any]
@@ -77,8 +77,9 @@ def sequence_ends(coordinate: zarr.Array[Any]) -> tuple[Ints, str]:
     No row if the steps are irregular all over.
     """
     ends, step, last = [np.empty(0, np.int64)], 0.0, None
-    for start in range(0, coordinate.shape[0], _SLAB):
-        values = np.asarray(coordinate[start : start + _SLAB])
+    slab = coordinate.chunks[0] * max(1, _SLAB // coordinate.chunks[0])
+    for start in range(0, coordinate.shape[0], slab):
+        values = np.asarray(coordinate[start : start + slab])
         values = (values.view("i8") if values.dtype.kind in "mM" else values).astype(np.float64)
         steps = np.diff(values) if last is None else np.diff(values, prepend=last)
         if last is None:
