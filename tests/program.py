@@ -13,6 +13,9 @@ batches = loader(store, "train", 1024, memory="256MiB", tensors=reading(store))
 for batch in batches:
     planes: torch.Tensor = batch["planes"]
     state = batches.state_dict()
+drawn = outofcore.Weighted("plies", pool_blocks=8)
+loader(store, shuffle=drawn, tensors=("planes", "result"), window=outofcore.Window(length=8, phase=True))
+loader({"a": store}, shuffle=outofcore.Mixture({"a": 1}, stop="all"))
 sample: dict[str, torch.Tensor] = ZarrDataset(store, "val")[0]
 mine = write_store("mine.zarr", {"x": planes.numpy()}, splits={"val": 0.05}, groups=[1, 2])
 rows: dict[str, int] = mine.attributes["rows"]
@@ -32,5 +35,6 @@ weights: int = sum(each.numel() for each in model.task.parameters())
 version: str = outofcore.__version__
 outofcore.stream("text", 5)  # type: ignore[arg-type]
 loader(store, batch_size="many")  # type: ignore[arg-type]
+loader(store, pool_blocks=8)  # type: ignore[arg-type]
 load_model(3)  # type: ignore[arg-type]
 outofcore.loade  # type: ignore[attr-defined]  # noqa: B018

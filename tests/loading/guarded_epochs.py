@@ -157,7 +157,8 @@ def main(way: str, folder: str, epochs: str) -> None:
     leaving, gc_was = Leaving(store), gc.isenabled()
     gc.disable()
     for last in ("drop", "keep"):
-        options: dict[str, Any] = {"map": leaving.map, "threads": 3, "pool_blocks": 1, "memory": "8MiB", "last": last}
+        options: dict[str, Any] = {"map": leaving.map, "threads": 3, "memory": "8MiB", "last": last}
+        options |= {"shuffle": outofcore.Shuffle(pool_blocks=1)}
         batches = outofcore.loader(store, "train", BATCH, residency="streamed", tensors="stored", **options)
         for epoch in range(int(epochs)):
             batches.set_epoch(epoch)
