@@ -57,6 +57,9 @@ def test_what_cannot_be_loaded_is_named(tokenizer_path: Path, tmp_path: Path):
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ParamsError, match=r"expected a tokenizer.json"):
         load_tokenizer(section(tmp_path / "other.json"))
+    (tmp_path / "llama.model").write_bytes(b"\n\x0e\n\x05<unk>\x15\0\0\0\x80\xc3")
+    with pytest.raises(ParamsError, match=r"SentencePiece; save it as tokenizer.json"):
+        load_tokenizer(section(tmp_path / "llama.model"))
     with pytest.raises(ParamsError, match=r"text.source.end_of_document: the tokenizer has no token '</s>'"):
         load_tokenizer(section(tokenizer_path, "</s>"))
     assert load_tokenizer(section(tokenizer_path, None)).end_id is None

@@ -20,6 +20,7 @@ from outofcore.domains.text.tokens.gpt2 import gpt2_content, gpt2_files
 from outofcore.domains.text.tokens.normalizer import MOST_GROWTH, most_growth
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.ndarrays import Ints
+from outofcore.raw.likely import advice
 
 TOKENIZER_FILE = "tokenizer.json"
 """Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
@@ -240,7 +241,7 @@ def load_tokenizer(section: TextSection) -> Tokenizer:
             f"with 'outofcore tokenizer RAW {path}'"
         ) from error
     except UnicodeDecodeError as error:
-        raise ParamsError(f"{path}: expected a tokenizer.json, {error}") from error
+        raise ParamsError(f"{path}: expected a tokenizer.json, got what is {advice(path.name)}") from error
     return _checked(text, *_around(section), str(path))
 
 
