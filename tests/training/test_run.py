@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ import outofcore
 from outofcore.cli import app
 from outofcore.errors import ParamsError
 from outofcore.params import load_params
-from outofcore.training.ranks import Ranks
-from outofcore.training.run import run
+from outofcore.training.run import MARK
 from tests.samples import ROOT
 
 pytestmark = pytest.mark.xdist_group("report")
@@ -61,7 +59,10 @@ def test_a_model_reads_raw_files_as_its_store_was_read(project: Path, tmp_path: 
     assert [row["played"] for row in model.predict(tmp_path / "both.pgn")] == ["e4", "e5", "Nf3", ""]
 
 
-def test_the_command_trains_text(project: Path, tmp_path: Path) -> None:
+def test_the_command_trains_text_in_place_of_an_earlier_model(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "out/metrics/text").mkdir(parents=True)
+    (tmp_path / "out" / MARK).touch()
+    (tmp_path / "out/metrics/text/test.json").write_text("{}")  # figures of that model
     words = ["train", str(project / "data/stores/text.zarr"), str(tmp_path / "out"), "-S", "max_steps=1"]
     ended = CliRunner().invoke(
         app, [*words, "-S", "seq_len=16", "-S", "train.batch_size=4", "-S", "val_examples=4", "--json"]
@@ -69,6 +70,7 @@ def test_the_command_trains_text(project: Path, tmp_path: Path) -> None:
     assert ended.exit_code == 0, ended.stderr
     assert json.loads(ended.stdout)["steps"] == 1
     assert (tmp_path / "out/models/text/model.pt").exists()
+    assert not (tmp_path / "out/metrics/text/test.json").exists()
 
 
 def test_mistakes_are_one_line(project: Path, tmp_path: Path) -> None:
@@ -118,30 +120,3 @@ def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(project: P
         with pytest.raises(ParamsError, match="expected a new or empty folder"):
             outofcore.train(store, out, max_steps=1)
     assert not (tmp_path / "nowhere").exists()
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_the_first_rank_alone_writes_what_a_stream_read_and_removes_figures_of_another_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
-) -> None:
-    anything, domain, machine = MagicMock(), MagicMock(), MagicMock(device="cpu")
-    anything.tally.figures.return_value = {"found": 5}
-    domain.name, domain.task.return_value.parameters.return_value = "text", []
-    for name, value in {
-        "meet": Ranks(rank, 2),
-        "saved_bytes": (1, 1),
-        "training_needs": [],
-        "open_streams": (anything, anything),
-        "fit": {},
-        "identity_of": {},
-        "split_digest": "",
-        "Guard": MagicMock(),
-    }.items():
-        monkeypatch.setattr(f"outofcore.training.run.{name}", MagicMock(return_value=value))
-    section = MagicMock()
-    section.train.seed = 0
-    (tmp_path / "metrics/text").mkdir(parents=True)
-    (tmp_path / "metrics/text/test.json").write_text("{}")
-    run(domain, section, MagicMock(), machine, tmp_path)
-    (left,) = (tmp_path / "metrics/text").iterdir()
-    assert left.name == ("test.json" if rank else "stream_run.json")
