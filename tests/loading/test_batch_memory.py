@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from outofcore import loader, write_store
-from outofcore.domains.reading import Draws
 from outofcore.loading.batch_memory import AllocatedBytes, Recyclers, joined_slabs, loose_bytes
 from outofcore.system.recycling import Recycler
 from tests.loading.memory_table import in_a_process
@@ -82,32 +78,3 @@ def test_slabs_are_joined_in_recycled_memory() -> None:
     assert torch.equal(batch["x"], values * 2)
     assert batch["n"].tolist() == [0, 5, 10, 15, 20, 25, 30]
     assert loose_bytes(batch.values()) == (0, 0)
-
-
-class Calls:
-    """A reading whose tensors torch allocates; it counts how often it is called."""
-
-    fields = ("id",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
-        del draws
-        self.count += 1
-        return {"wide": torch.from_numpy(rows["id"])[:, None].expand(-1, 1000).double()}
-
-
-def test_a_reading_makes_whole_batches_where_there_is_room(tmp_path: Path) -> None:
-    write_store(tmp_path / "a.zarr", {"id": np.arange(4096)}, splits={})
-
-    def calls(memory: str) -> int:
-        reading = Calls()
-        batches = loader(tmp_path / "a.zarr", "train", 256, tensors=reading, memory=memory, threads=1, shuffle=False)
-        before = reading.count
-        rows = torch.cat([batch["wide"][:, 7] for batch in batches])
-        assert rows.tolist() == list(range(4096))
-        return reading.count - before
-
-    assert calls("1GiB") <= 16  # batches of 2 MB, or several together
-    assert calls("24MiB") > 16

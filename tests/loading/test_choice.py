@@ -12,44 +12,40 @@ import numpy as np
 import pytest
 
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.chunk_cache import Hybrid
-from outofcore.loading.memory import READY_GROUPS, MemoryEstimate
-from outofcore.loading.residency import ResidencyPlan, choose, in_flight, residency_named
+from outofcore.loading.chunk_cache import ChunkCache
+from outofcore.loading.loader import loader
+from outofcore.loading.memory import READY_GROUPS, BatchBytes, MemoryEstimate
+from outofcore.loading.residency import ResidencyPlan, choose
 from outofcore.loading.rows import Rows
+from outofcore.order.plain import Shuffle
 from outofcore.order.windows import Windows
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
+from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.system.recycling import Recycler
 from tests.loading.conftest import MakeStore
 
 CHUNK = 1 << 20
 NEEDS = MemoryEstimate(
-    chunk=CHUNK,
-    chunks=100,
-    pool_blocks=8,
-    pool_chunks=8,
-    pool_samples=1000,
-    batch_size=64,
-    batch=CHUNK // 32,
-    tables=5000,
-    threads=2,
+    chunk=CHUNK, chunks=100, pool_chunks=8, batches=BatchBytes(CHUNK // 32, 0, 2), tables=5000, decoding=2 * CHUNK
 )
 ANYWHERE, MAPPABLE = {"access": "anywhere"}, {"mappable": True}
 WHOLE, STREAMED, FIXED = NEEDS.whole, NEEDS.streamed, NEEDS.fixed
-GROUPS = NEEDS.groups(NEEDS.group_batches)
+GROUPS = NEEDS.batches.best - NEEDS.batches.least
 PLENTY = 10 * WHOLE
 
 
 def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any]) -> ResidencyPlan:
-    [plan] = choose(kind, [replace(NEEDS, **changes)], budget)
-    assert FIXED + plan.host_chunks * CHUNK <= budget
+    [plan], batches, room = choose(kind, [replace(NEEDS, **changes)], budget)
+    assert NEEDS.tables + NEEDS.decoding + plan.slots * CHUNK + room == budget
+    assert room >= batches.least
     return plan
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 chunks fit the page cache exactly."""
-    monkeypatch.setattr("outofcore.loading.mapped.usable_memory", lambda: SimpleNamespace(value=100 * CHUNK))
+    monkeypatch.setattr("outofcore.loading.residency.usable_memory", lambda: SimpleNamespace(value=100 * CHUNK))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +76,10 @@ def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access
     for kind in ("auto", "hybrid"):
         plan = chosen(kind, budget, {"access": access})  # type: ignore[arg-type]
         assert plan.kind == "hybrid"
-        assert FIXED + plan.host_chunks * CHUNK > budget - GROUPS - CHUNK
-        stay = plan.host_chunks - NEEDS.slots
+        assert FIXED + plan.slots * CHUNK > budget - GROUPS - CHUNK
+        stay = plan.slots - NEEDS.slots
         assert f" {stay}% of " in plan.reason
-        assert plan.pinned_chunks == (0 if access == "recurring" else stay)
+        assert plan.pinned == (0 if access == "recurring" else stay)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +110,7 @@ def test_what_does_not_fit_is_refused(
 )
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
     plan = chosen(kind, budget, MAPPABLE)
-    assert (plan.kind, FIXED + plan.host_chunks * CHUNK) == (kind, budget)
+    assert (plan.kind, FIXED + plan.slots * CHUNK) == (kind, budget)
 
 
 @pytest.mark.parametrize("kind", [name for name in get_args(ResidencyName) if name != "auto"])
@@ -128,42 +124,54 @@ def test_tables_are_read_within_the_budget_wherever_rows_are(kind: Any) -> None:
 
 def test_the_table_has_every_residency() -> None:
     assert ("auto", *RESIDENCIES) == get_args(ResidencyName)
-    assert [residency_named(name).name for name in RESIDENCIES] == list(RESIDENCIES)
 
 
-@pytest.mark.parametrize("kind", ["ram", "mapped"])
-def test_auto_is_advised_only_where_it_fits(kind: Any) -> None:
-    least = {"ram": WHOLE, "mapped": FIXED}[kind]
-    with pytest.raises(BudgetError) as refused:
-        chosen(kind, least - 1, MAPPABLE)
-    assert ("residency='auto'" in str(refused.value)) == (kind != "mapped")
-    with pytest.raises(BudgetError) as refused:
-        chosen(kind, least - 1, MAPPABLE | ANYWHERE)
-    assert "residency='auto'" not in str(refused.value)
+@pytest.mark.parametrize("residency", ["ram", "hybrid"])
+def test_auto_is_advised_only_where_it_fits(make_store: MakeStore, residency: Any) -> None:
+    options: dict[str, Any] = {
+        "residency": residency,
+        "tensors": ("id",),
+        "shuffle": Shuffle(pool_blocks=2),
+        "batch_size": 64,
+    }
+    store, memory = make_store(), "1B"
+    for _ in range(2):  # far below, then just below
+        with pytest.raises(BudgetError) as refused:
+            loader(store, "train", memory=memory, threads=1, **options)
+        least = re.search(r"least that works is ([\d.]+ \w+)", str(refused.value))
+        assert least
+        memory = f"{parse_bytes(least[1]) * 98 // 100}B"
+    assert ("residency='auto'" in str(refused.value)) == (residency == "ram")
+
+
+def least_of(parts: list[MemoryEstimate], rows: list[int]) -> int:
+    """Threads, chunks that they decode, and batches are there once: each batch comes from one part."""
+    tables = sum(each.tables for each in parts)
+    return tables + parts[0].decoding + max(each.batches.least for each in parts) + sum(rows)
 
 
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
     parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
-    budget = sum(each.streamed for each in parts) + 60 * CHUNK
-    plans = choose("auto", parts, budget)
+    least = least_of(parts, [each.slots * CHUNK for each in parts])
+    plans, _, room = choose("auto", parts, least + GROUPS + 60 * CHUNK)
     assert [plan.kind for plan in plans] == ["streamed", "ram", "ram"]
-    assert sum(each.fixed + plan.host_chunks * CHUNK for each, plan in zip(parts, plans, strict=True)) <= budget
-    whole = sum(each.whole for each in parts)
-    assert [plan.kind for plan in choose("ram", parts, whole)] == ["ram"] * 3
+    assert room >= parts[0].batches.best
+    whole = least_of(parts, [each.decoded for each in parts])
+    assert [plan.kind for plan in choose("ram", parts, whole)[0]] == ["ram"] * 3
     anywhere = [replace(each, access="anywhere") for each in parts]
-    assert [plan.kind for plan in choose("auto", anywhere, whole)] == ["ram"] * 3
+    assert [plan.kind for plan in choose("auto", anywhere, whole)[0]] == ["ram"] * 3
     with pytest.raises(BudgetError, match="too small: all rows"):
         choose("ram", parts, whole - 1)
     with pytest.raises(BudgetError, match="for each of 3 parts"):
-        choose("auto", parts, sum(each.streamed for each in parts) - 1)
+        choose("auto", parts, least - 1)
 
 
 @pytest.mark.parametrize("kind", ["ram", "mapped", "hybrid", "streamed"])
 def test_parts_need_together_what_each_needs_where_its_rows_are(kind: Any) -> None:
     parts = [replace(NEEDS, chunk=CHUNK // 4, chunks=chunks, mappable=True) for chunks in (100, 3, 60)]
     rows = {"ram": [each.decoded for each in parts], "mapped": [0, 0, 0]}
-    least = sum(each.fixed for each in parts) + sum(rows.get(kind, [each.slots * each.chunk for each in parts]))
-    assert [plan.kind for plan in choose(kind, parts, least)] == [kind] * 3
+    least = least_of(parts, rows.get(kind, [each.slots * each.chunk for each in parts]))
+    assert [plan.kind for plan in choose(kind, parts, least)[0]] == [kind] * 3
     with pytest.raises(BudgetError, match="the least that works is"):
         choose(kind, parts, least - 1)
 
@@ -171,29 +179,21 @@ def test_parts_need_together_what_each_needs_where_its_rows_are(kind: Any) -> No
 @pytest.mark.parametrize("budget", [STREAMED + GROUPS + 20 * CHUNK, WHOLE, WHOLE + GROUPS - 1, WHOLE + GROUPS])
 def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""
-    plan = chosen("auto", budget, {})
-    assert plan.pinned_chunks >= 20
-    assert in_flight([NEEDS], [plan], budget)[:2] == (NEEDS.threads + READY_GROUPS, NEEDS.group_batches)
-
-
-def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:
-    parts, groups = [NEEDS, replace(NEEDS, batch=2 * NEEDS.batch)], 2 * NEEDS.groups(1)
-    least = sum(each.streamed for each in parts)
-    for spare in (0, groups // 2, groups, groups + 40 * CHUNK):
-        plans = choose("hybrid", parts, least + spare)
-        assert sum(each.pinned_chunks for each in plans) == max(0, spare - groups) // CHUNK
+    [plan], batches, room = choose("auto", [NEEDS], budget)
+    assert plan.pinned >= 20
+    assert batches.within(room) == (batches.threads + READY_GROUPS, batches.group_batches)
 
 
 def test_an_empty_split_has_nothing_to_keep() -> None:
-    assert chosen("hybrid", PLENTY, {"chunks": 0}).host_chunks == 0
+    assert chosen("hybrid", PLENTY, {"chunks": 0}).slots == 0
 
 
 def test_a_cache_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeStore) -> None:
     fields = {"id": open_store(make_store()).rows("train")["id"]}
     for kept in (0, 1, 7, 46, 47, 99):
         split: Any = SimpleNamespace(rows=Rows([fields]), windows=Windows(len(fields["id"])), used=None)
-        plan = ResidencyPlan(kind="hybrid", reason="", pool_slots=4, pinned_chunks=kept)
-        cache = Hybrid(split, plan, defaultdict(Recycler))
+        plan = ResidencyPlan(kind="hybrid", reason="", slots=4 + kept, pinned=kept)
+        cache = ChunkCache(split, plan, defaultdict(Recycler))
         chunks = np.arange(cache.chunks)
         assert cache.chunks == 47
         for start in (*range(0, 47, 4), *range(0, 47, 4)):

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, default_collate
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
-from outofcore.loading.chunk_cache import Streamed
+from outofcore.loading.chunk_cache import ChunkCache
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.order.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
@@ -153,13 +153,13 @@ def test_two_threads_may_begin_at_once(make_store: MakeStore, monkeypatch: pytes
     ids: list[int] = []
     second = threading.Thread(target=lambda: ids.append(int(data[7]["id"])))
 
-    def slow(*arguments: Any) -> Streamed:
+    def slow(*arguments: Any) -> ChunkCache:
         monkeypatch.undo()
         second.start()
         second.join(0.2)  # it must wait until the cache is made
-        return Streamed(*arguments)
+        return ChunkCache(*arguments)
 
-    monkeypatch.setattr("outofcore.loading.dataset.Streamed", slow)
+    monkeypatch.setattr("outofcore.loading.dataset.ChunkCache", slow)
     assert data[5]["id"] == 5
     second.join()
     assert ids == [7]

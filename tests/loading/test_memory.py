@@ -8,7 +8,6 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 from outofcore.errors import BudgetError, DamagedStore
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import MemoryEstimate, piece_chunks
+from outofcore.loading.memory import BatchBytes, decoding_bytes, piece_chunks
 from outofcore.order.balanced import Balanced
 from outofcore.order.mixture import Mixture
 from outofcore.order.plain import Shuffle
@@ -60,35 +59,15 @@ def test_windows_of_text_keep_the_budget(tokens: Path, memory: int, threads: int
     assert int(ended.stdout) < memory
 
 
-NEEDS = MemoryEstimate(
-    chunk=1 << 20,
-    chunks=100,
-    pool_blocks=4,
-    pool_chunks=8,
-    pool_samples=1000,
-    batch_size=64,
-    batch=1 << 20,
-    tables=0,
-    threads=4,
-)
-
-
-def test_batches_in_flight_and_what_their_threads_keep_are_within_what_is_spare() -> None:
-    for needs in (NEEDS, replace(NEEDS, retained=1 << 19), replace(NEEDS, map_retained=20 << 20, map_returned=1 << 20)):
-        fewest = needs.flight(1, 1, returns=True)
-        for spare in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
-            flight = needs.in_flight(spare)
-            size = needs.flight(flight.groups, flight.group_batches, returns=flight.returns)
-            assert size - fewest <= spare
-            assert flight.makers <= flight.groups
-        assert needs.in_flight(0)[:3] == (1, 1, 1)
-        assert needs.in_flight(1 << 30)[:3] == (6, 8, 4)
-
-
-def test_large_blocks_are_returned_only_where_the_budget_does_not_hold_what_threads_keep() -> None:
-    needs = replace(NEEDS, map_retained=20 << 20, map_returned=1 << 20)
-    assert needs.in_flight(10 << 20).returns
-    assert not needs.in_flight(1 << 30).returns
+@pytest.mark.parametrize("maker", [0, 1 << 19, 20 << 20])
+def test_batches_are_within_the_room_that_they_are_given(maker: int) -> None:
+    batches = BatchBytes(1 << 20, maker, 4)
+    for room in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
+        groups, size = batches.within(room)
+        assert batches.taken(groups, size) <= max(room, batches.least)
+    assert batches.within(0) == (1, 1)
+    assert batches.within(1 << 30) == (6, 8)
+    assert batches.within(batches.best) == (6, 8)
 
 
 ROWS = 300_000
@@ -305,18 +284,15 @@ def test_what_a_refusal_advises_is_accepted(chunks: int, parts: int, window: Any
             change: Any = int(value)
             opened(budget, **({"shuffle": {name: change}} if name == "pool_blocks" else {name: change}))
             followed += 1
-        if rows := re.search(r"chunks of (\d+) rows about", str(refusal.value)):
-            opened(budget, int(rows[1]))
-            followed += 1
     assert followed
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("pool_chunks", [1, 3, 64, 5000])
 def test_pieces_of_work_that_a_remote_store_sends_whole_are_counted(threads: int, pool_chunks: int) -> None:
-    needs = replace(NEEDS, chunk=100_000, chunks=10_000, pool_chunks=pool_chunks, batch=0, threads=threads, local=False)
-    piece = piece_chunks(pool_chunks, needs.chunk)
+    chunk = 100_000
+    piece = piece_chunks(pool_chunks, chunk)
     pieces = [len(range(pool_chunks)[start : start + piece]) for start in range(0, pool_chunks, piece)]
-    assert needs.encoded >= sum(sorted(pieces)[-threads:]) * needs.chunk
-    assert needs.encoded <= needs.pool_chunks * needs.chunk
-    assert max(pieces) * needs.chunk <= 4 << 20
+    counted = decoding_bytes(threads, chunk, 10_000, pool_chunks, local=False)
+    assert sum(sorted(pieces)[-threads:]) * chunk <= counted <= pool_chunks * chunk
+    assert max(pieces) * chunk <= 4 << 20

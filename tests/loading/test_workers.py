@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -16,21 +17,37 @@ from outofcore.loading.workers import Workers
 from tests.loading.conftest import MakeStore, threads_since
 
 
-def test_threads_end_with_their_epoch_and_with_their_loader(make_store: MakeStore) -> None:
+def test_threads_that_wait_for_the_next_epoch_end_with_the_loader(make_store: MakeStore) -> None:
     store = make_store()  # Zarr starts threads of its own when it writes
     before = threading.enumerate()
     batches = loader(store, batch_size=100, memory="8MiB", threads=2)
     list(batches)
-    assert not threads_since(before)
-    rest = iter(batches)
-    next(rest)
-    working = threads_since(before)
-    assert len(working) == 5
-    del rest, batches
+    waiting = threads_since(before)
+    assert len(waiting) == 5
+    list(batches)
+    assert threads_since(before) == waiting
+    del batches
     gc.collect()
-    for thread in working:
+    for thread in waiting:
         thread.join(30)
     assert not threads_since(before)
+
+
+def test_waiting_is_for_all_that_was_submitted_and_what_that_has_submitted() -> None:
+    workers, done = Workers(2, 2), list[int]()
+
+    def work(number: int) -> None:
+        time.sleep(0.02)
+        if number < 4:
+            workers.chunks.submit(work, number + 4)
+        done.append(number)
+
+    workers.start()
+    for number in range(4):
+        workers.pools.submit(work, number)
+    workers.wait()
+    assert sorted(done) == list(range(8))
+    workers.close()
 
 
 def test_tasks_begin_in_order_and_errors_are_raised_where_results_are_awaited() -> None:

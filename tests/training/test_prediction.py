@@ -16,7 +16,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.text.cross_entropy import cross_entropy
 from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import first_bytes, measure
+from outofcore.loading.memory import measure, sample_bytes
 from outofcore.order.balanced import Balanced
 from outofcore.order.plain import Shuffle
 from outofcore.pipeline import convert
@@ -271,13 +271,13 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:
-        real = measure(reader.split, reader.sampler, first_bytes(reader.split), 32, 4, 1, 2)
+        real = measure(reader.split, reader.sampler, sample_bytes(reader.split), 32, 1, 2)
         part = reader.split.part
         rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
         fields = [field for field in schemas[part].sequences if field.name in columns]
         layout = settings.store.layout()
         found = loader_needs(schemas[part], rows, reading, train, layout, 2, columns=fields, sequences=sequences)
-        assert (found.chunk, found.chunks, found.batch) == (real.chunk, real.chunks, real.batch)
+        assert (found.chunk, found.chunks, found.batches.batch) == (real.chunk, real.chunks, real.batches.batch)
         for size in ("whole", "streamed", "fixed"):
             assert getattr(found, size) == pytest.approx(getattr(real, size), rel=0.15)
 

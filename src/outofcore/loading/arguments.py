@@ -34,7 +34,7 @@ _ELSEWHERE = {
     "lanes": _SHUFFLE,
     "num_workers": "a loader has threads of its own, of which threads= sets the number",
     "packed": _FOREIGN,
-    "persistent_workers": "a loader has threads, which begin with each epoch",
+    "persistent_workers": "a loader keeps its threads",
     "phase": "write window={{'length': ..., 'phase': {value}}}",
     "pin_memory": "write device='cuda', and batches arrive there",
     "pool_blocks": _SHUFFLE,

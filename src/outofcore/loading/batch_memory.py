@@ -13,7 +13,7 @@ import tracemalloc
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import mul
 from typing import Any, Self
 
@@ -44,31 +44,25 @@ class SampleBytes:
     retained: int = 0  # that a thread keeps of these
     map_result: int = 0  # of what map= allocates for the batch that it returns
     map_peak: int = 0  # most that map= allocates at once, its result included
-    slab: int = 0  # samples for which the reading is called at a time; 0: all of a batch
 
     @property
-    def in_slabs(self) -> SampleBytes:
-        """The same with slabs, if the reading's own tensors are worth it."""
-        return replace(self, slab=max(1, SLAB_BYTES // self.loose)) if self._is_loose else self
+    def slab(self) -> int:
+        """Samples for which the reading is called at a time, as it allocates much; 0: all of a group."""
+        large = self.loose * _LOOSE_SHARE > self.tensors - self.map_result
+        return max(1, SLAB_BYTES // self.loose) if large else 0
 
-    @property
-    def _is_loose(self) -> bool:
-        return self.loose * _LOOSE_SHARE > self.tensors - self.map_result
+    def batch(self, samples: int) -> int:
+        """Bytes of a batch of so many samples, and what a thread keeps of each of a reading that allocates little."""
+        return samples * (self.rows + self.tensors + (0 if self.slab else _RETAINED_BY_NUMPY * self.loose))
 
-    def thread(self, samples: int) -> int:
-        """Bytes that a thread keeps of the reading's own tensors of batches of so many samples."""
-        if not self._is_loose:
-            return _RETAINED_BY_NUMPY * samples * self.loose
-        return min(self.slab or samples, samples) * self.retained
+    def maker(self, samples: int) -> int:
+        """Bytes that a thread holds or keeps while it makes batches of so many samples.
 
-    def map_retained(self, samples: int) -> int:
-        """Bytes that a thread keeps of what map= allocated, if nothing is returned to the system."""
-        return RETAINED * samples * self.map_peak
-
-    def map_returned(self, samples: int) -> int:
-        """Bytes that map= holds in addition to its result, and a thread keeps, if large blocks are returned."""
+        Large blocks of what map= allocates are returned to the system.
+        """
         peak = samples * self.map_peak
-        return peak - samples * self.map_result + RETAINED * min(peak, RETURNED_BYTES)
+        mapped = peak - samples * self.map_result + RETAINED * min(peak, RETURNED_BYTES)
+        return min(self.slab, samples) * self.retained + mapped
 
 
 def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, opened_all, refuse_unknown
-from outofcore.loading.chunk_cache import Streamed
+from outofcore.loading.chunk_cache import ChunkCache
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.residency import ResidencyPlan
 from outofcore.loading.sequences import with_columns
@@ -136,7 +136,7 @@ class ZarrDataset(Dataset[Batch]):
         chunk = rows.chunk_rows * rows.row_bytes
         column_bytes = self._split.columns.bytes + (self._split.windows.bytes if where is not None else 0)
         self._slots = max(0, budget - column_bytes) // max(chunk, 1)
-        self._plan = ResidencyPlan(kind="streamed", reason="", pool_slots=self._slots)
+        self._plan = ResidencyPlan(kind="streamed", reason="", slots=self._slots)
         needed = min((extent + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
             raise BudgetError(
@@ -146,7 +146,7 @@ class ZarrDataset(Dataset[Batch]):
         self._split.columns.read()
         # One lock a process: one that another thread held during a fork stays locked in the child.
         self._locks: dict[int, threading.Lock] = {}
-        self._cache: tuple[int, Streamed] | None = None
+        self._cache: tuple[int, ChunkCache] | None = None
         self._settled = True
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -196,7 +196,7 @@ class ZarrDataset(Dataset[Batch]):
         process = os.getpid()
         with self._locks.setdefault(process, threading.Lock()):
             if self._cache is None or self._cache[0] != process:
-                self._cache = process, Streamed(self._split, self._plan, defaultdict(Recycler))
+                self._cache = process, ChunkCache(self._split, self._plan, defaultdict(Recycler))
             cache = self._cache[1]
             buffer = cache.allocate(len(first))
             chunks = cache.touched(first)
@@ -209,7 +209,7 @@ class ZarrDataset(Dataset[Batch]):
         back[order] = np.arange(len(order))
         return {name: np.take(array, back, axis=0) for name, array in buffer.arrays.items()}
 
-    def _gather_in_parts(self, cache: Streamed, first: Ints, buffer: BatchBuffer) -> None:
+    def _gather_in_parts(self, cache: ChunkCache, first: Ints, buffer: BatchBuffer) -> None:
         """Gather ascending windows whose chunks do not fit together, as many at a time as do."""
         start = 0
         while start < len(first):
@@ -220,7 +220,7 @@ class ZarrDataset(Dataset[Batch]):
             self._gather(cache, part, cache.touched(part), buffer, start)
             start = stop
 
-    def _gather(self, cache: Streamed, first: Ints, chunks: Ints, buffer: BatchBuffer, at: int) -> None:
+    def _gather(self, cache: ChunkCache, first: Ints, chunks: Ints, buffer: BatchBuffer, at: int) -> None:
         if not self._settled:  # an error or a Ctrl-C ended the last one
             cache.settle()
         self._settled = False

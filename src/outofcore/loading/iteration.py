@@ -20,7 +20,6 @@ from outofcore.checks import shown, whole
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.epoch import Group, SplitReader
-from outofcore.loading.memory import InFlight
 from outofcore.loading.mixing import mixing_of
 from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
 from outofcore.loading.workers import Job, Workers
@@ -88,7 +87,8 @@ class Loader(IterableDataset[Batch]):
         seed: int,
         stream: DeviceStream,
         threads: int,  # that decode, and as many that make batches
-        flight: InFlight,
+        flight: tuple[int, int],  # groups of batches in addition to the consumer's, and batches of a group
+        returns: bool,  # whether large blocks are returned to the system when they are freed
         skip: Steps,
         notes: Sequence[str],
     ) -> None:
@@ -100,7 +100,8 @@ class Loader(IterableDataset[Batch]):
         self._turns = turns
         self._seed = seed
         self._stream = stream
-        self._threads, self._flight, self._skip = threads, flight, skip
+        self._threads, self._returns, self._skip = threads, returns, skip
+        self._groups, self._group_batches = flight
         self._layout = self.readers[0].describe()
         if len(readers) > 1:
             several = {reader.split.part: reader.describe() for reader in readers}
@@ -108,7 +109,8 @@ class Loader(IterableDataset[Batch]):
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False
         self._iteration: object = None  # the one that may deliver batches
-        self._workers: Workers | None = None  # of the iteration that reads
+        self._workers: Workers | None = None  # kept for the next epoch, unless this one is left before its end
+        self._reading = False  # for an epoch that has not ended
         self._coming: Iterator[Job[Group]] = iter(())  # not submitted yet
         self._submitted: deque[Job[Group]] = deque()
         self._ready: Group = []  # made, not delivered yet
@@ -328,12 +330,14 @@ class Loader(IterableDataset[Batch]):
         """End the current iteration and free all memory."""
         self._iteration = None
         self._end()
+        if self._workers is not None and self._workers.close():
+            self._workers = None
         for reader in self.readers:
             reader.close()
 
     def _move(self, epoch: int, received: int) -> None:
         """Let the next batch be the one after ``received`` samples; an iteration that delivered others ends."""
-        if self._workers is not None:
+        if self._reading:
             self._iteration = object()
             self._end()
         self._epoch, self._received, self._begun = epoch, received, False
@@ -423,12 +427,12 @@ class Loader(IterableDataset[Batch]):
 
     def _take(self) -> Group:
         """The next batches; none at the end of the epoch."""
-        if self._workers is None or not self._workers.working:
+        if self._workers is None or not self._reading or not self._workers.working:
             self._begin()
-        while len(self._submitted) < self._flight.groups and (group := next(self._coming, None)) is not None:
+        while len(self._submitted) < self._groups and (group := next(self._coming, None)) is not None:
             self._submitted.append(group)
         if not self._submitted:
-            self._end()
+            self._settle()
             return []
         started = time.perf_counter()
         batches = self._submitted.popleft().result()
@@ -439,13 +443,15 @@ class Loader(IterableDataset[Batch]):
     def _begin(self) -> None:
         """Begin to read at the consumer's position."""
         self._end()
-        (return_freed_memory if self._flight.returns else keep_freed_memory)()
+        (return_freed_memory if self._returns else keep_freed_memory)()
         starts, turns = self._rest(self.epoch, self._received)
         _loaders.add(self)
-        self._workers = Workers(self._threads, self._flight.makers)
-        self._workers.start()
+        self._reading = True
+        if self._workers is None or not self._workers.working:
+            self._workers = Workers(self._threads, min(self._groups, self._threads))
+            self._workers.start()
         parts = [
-            reader.groups(self.epoch, start, self._batching, self._flight.group_batches, self._workers)
+            reader.groups(self.epoch, start, self._batching, self._group_batches, self._workers)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
         self._coming = parts[0] if len(parts) == 1 else (next(parts[turn]) for turn in turns)
@@ -454,10 +460,17 @@ class Loader(IterableDataset[Batch]):
         """Stop what reads, and clean up once it is gone; if a Ctrl-C interrupts that, the next call completes it."""
         self._ready, self._coming = [], iter(())
         self._submitted.clear()
-        if self._workers is not None and self._workers.close():
-            for reader in self.readers:
-                reader.settle()
+        if self._reading and (self._workers is None or self._workers.close()):
             self._workers = None
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until nothing is read or made, and free what is not kept for the next epoch."""
+        if self._workers is not None:
+            self._workers.wait()
+        for reader in self.readers:
+            reader.settle()
+        self._reading = False
 
 
 @atexit.register
@@ -478,8 +491,9 @@ def _check(state: object, own: Mapping[str, Any]) -> None:
         other = state[name]
         if name in ("epoch", "received") or _plain(expected) == _plain(other):
             continue
-        if name == "layout" and isinstance(other, Mapping) and "order" in other and other["order"] != expected["order"]:
-            name, expected, other = "version", expected["order"], other["order"]
+        orders = [value["order"] for value in (expected, other) if isinstance(value, Mapping) and "order" in value]
+        if len(orders) == 2 and _plain(orders[0]) != _plain(orders[1]):
+            name, (expected, other) = "version", orders
         if name == "version":
             raise StateError(
                 f"the saved state is of version {shown(other)} of the order of samples, expected version {expected}: "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from itertools import chain
@@ -17,20 +16,12 @@ from outofcore.checks import instance, one_of, refuse, whole, whole_or_none, wor
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, named_device, opened_sources, refuse_unknown
-from outofcore.loading.batch_memory import Recyclers, SampleBytes
+from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
-from outofcore.loading.memory import (
-    MemoryEstimate,
-    blank_bytes,
-    first_bytes,
-    measure,
-    prove_tables,
-    read_together,
-    stored_bytes,
-)
+from outofcore.loading.memory import BatchBytes, measure, prove_tables, sample_bytes, smaller
 from outofcore.loading.ranks import batching_of
-from outofcore.loading.residency import ResidencyPlan, choose, in_flight
+from outofcore.loading.residency import ResidencyPlan, choose
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, field_names, open_split
 from outofcore.loading.transform import Transform
@@ -49,7 +40,6 @@ from outofcore.system.recycling import Recycler
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024
-MOST_LANES = 4096
 
 
 def loader(
@@ -205,36 +195,36 @@ def loader(
                 f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             )
     mixing = [_mixing(*pair, batch_size) for pair in pairs]
+    samples = [sample_bytes(opened) for opened in opened_splits]
 
-    def planned(samples: Sequence[SampleBytes]) -> tuple[list[MemoryEstimate], list[ResidencyPlan]]:
-        needs = read_together(
-            [
-                measure(*pair, sample, batch_size, sampling.pool_blocks, batching.world, threads)
-                for pair, sample in zip(pairs, samples, strict=True)
-            ]
-        )
-        return needs, choose(residency, needs, budget)
+    def planned(
+        pool_blocks: int | None = None, batch_size: int = batch_size, residency: ResidencyName = residency
+    ) -> tuple[list[ResidencyPlan], BatchBytes, int]:
+        estimates = [
+            measure(
+                opened,
+                sampler if pool_blocks is None else sampler.with_pool(pool_blocks),
+                sample,
+                batch_size,
+                batching.world,
+                threads,
+                len(parts),
+            )
+            for (opened, sampler), sample in zip(pairs, samples, strict=True)
+        ]
+        return choose(residency, estimates, budget)
 
-    whole_batches = [stored_bytes(opened) for opened in opened_splits]
-    if any(sample.rows and not sample.tensors for sample in whole_batches):
-        try:
-            planned(whole_batches)
-        except BudgetError:  # nothing is read; the tensors are those of rows that are 0
-            planned([blank_bytes(opened).in_slabs for opened in opened_splits])
-            raise
-        whole_batches = [first_bytes(opened) for opened in opened_splits]
-    samples = [sample.in_slabs for sample in whole_batches]
-    needs, plans = planned(samples)
-    if samples != whole_batches:
-        with suppress(BudgetError):  # there is no room for whole batches
-            more, others = planned(whole_batches)
-            if [plan.kind for plan in others] == [plan.kind for plan in plans]:
-                samples, needs, plans = whole_batches, more, others
+    try:
+        plans, bytes_of_batches, room = planned()
+    except BudgetError as error:
+        sizes = batch_size if sampling.samples_of_batch(1) == 1 else 0  # else it follows from the sampling
+        raise BudgetError(
+            f"{error}{smaller(planned, residency, sampling.pool_blocks, sizes, batching.world)}"
+        ) from None
     for opened in opened_splits:
         opened.columns.read()
     for store in stores:
         store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
-    flight = in_flight(needs, plans, budget)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
@@ -248,7 +238,8 @@ def loader(
         seed=seed,
         stream=stream,
         threads=threads,
-        flight=flight,
+        flight=bytes_of_batches.within(room),
+        returns=map is not None,
         skip=skipped,
         notes=[
             *_notes(

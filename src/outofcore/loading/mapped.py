@@ -12,12 +12,9 @@ import numpy.typing as npt
 from outofcore.errors import StoreError
 from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import ABSENT
-from outofcore.loading.memory import Ledger, MemoryEstimate
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Bytes, Ints
-from outofcore.settings.hardware import usable_memory
-from outofcore.settings.sizes import format_bytes
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact
 from outofcore.store.local import with_room
@@ -31,30 +28,6 @@ class Mapped(Residency):
     pool. A file truncated between that and the gather ends the process (SIGBUS), as with every memory map; changed
     bytes there are detected by the next epoch.
     """
-
-    name = forecast = "mapped"
-
-    @classmethod
-    def suits(cls, needs: MemoryEstimate, budget: int) -> str:
-        page_cache = usable_memory().value
-        if not needs.mappable or (needs.access != "anywhere" and needs.decoded > page_cache):
-            return ""
-        cached = f"{format_bytes(page_cache)} of memory can cache files"
-        return f"{needs.exceeds(budget)}; stored uncompressed, and {cached}"
-
-    @staticmethod
-    def ledger(needs: MemoryEstimate) -> Ledger:
-        del needs
-        return {}
-
-    @classmethod
-    def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
-        if not needs.mappable:
-            raise StoreError(
-                "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
-                "use residency 'streamed', or convert with store.codec: none"
-            )
-        return super().plan(needs, budget, reason)
 
     def __init__(self, split: Split, plan: ResidencyPlan, recyclers: Recyclers) -> None:
         super().__init__(split, plan, recyclers)

@@ -9,25 +9,30 @@ import pkgutil
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import BatchBuffer, gather
-from outofcore.loading.memory import InFlight, Ledger, MemoryEstimate, piece_chunks, prove
+from outofcore.loading.memory import BatchBytes, MemoryEstimate, piece_chunks
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
 from outofcore.order.windows import touched
+from outofcore.settings.hardware import usable_memory
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
+from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.bulk import read_chunks
 
 Work = Callable[[], None]
 
 TOUCHED_ROWS = 1 << 19  # of packed samples, looked at together
+
+_WORTH_KEEPING = 0.1  # below this share of the chunks, keeping some saves too little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,43 +41,20 @@ class ResidencyPlan:
 
     kind: ResidencyName  # never "auto"
     reason: str  # one line for the user
-    pool_slots: int = 0  # for chunks of pools
-    pinned_chunks: int = 0  # that stay
-
-    @property
-    def host_chunks(self) -> int:
-        """Chunks in host memory."""
-        return self.pool_slots + self.pinned_chunks
+    slots: int = 0  # of decoded chunks in host memory
+    pinned: int = 0  # of these, for chunks that stay
 
     def open(self, split: Split, recyclers: Recyclers) -> Residency:
         """The residency, still empty."""
-        return residency_named(self.kind)(split, self, recyclers)
+        residency: type[Residency] = pkgutil.resolve_name(RESIDENCIES[self.kind])
+        return residency(split, self, recyclers)
 
 
 class Residency(ABC):
     """Keeps chunks and gathers rows from them.
 
-    A subclass states what it keeps (``ledger``), when ``"auto"`` takes it (``suits``), and decodes chunks (``_load``).
+    A subclass decodes chunks (``_load``), or maps them.
     """
-
-    name: ResidencyName
-    forecast = "streamed"  # the column of 'outofcore plan' that forecasts it: loaded, streamed or mapped
-
-    @classmethod
-    @abstractmethod
-    def suits(cls, needs: MemoryEstimate, budget: int) -> str:
-        """Why ``"auto"`` takes it; "" if it does not."""
-
-    @staticmethod
-    @abstractmethod
-    def ledger(needs: MemoryEstimate) -> Ledger:
-        """Bytes of the budget that rows take at least."""
-
-    @classmethod
-    def plan(cls, needs: MemoryEstimate, budget: int, reason: str) -> ResidencyPlan:
-        """The residency within a budget. Raises BudgetError if that is too small, StoreError if it does not suit."""
-        prove(budget, [needs], cls.ledger)
-        return ResidencyPlan(kind=cls.name, pool_slots=sum(cls.ledger(needs).values()) // needs.chunk, reason=reason)
 
     def __init__(self, split: Split, plan: ResidencyPlan, recyclers: Recyclers) -> None:
         del plan
@@ -151,46 +133,86 @@ class Residency(ABC):
             self.bytes_read += read
 
 
-def residency_named(name: str) -> type[Residency]:
-    """The class of a residency."""
-    residency: type[Residency] = pkgutil.resolve_name(RESIDENCIES[name])
-    return residency
+def choose(
+    kind: ResidencyName, estimates: Sequence[MemoryEstimate], budget: int
+) -> tuple[list[ResidencyPlan], BatchBytes, int]:
+    """Where the rows of parts that are read together are kept, and the batches, and the bytes that are left for them.
+
+    Raises BudgetError with the least that works if the budget is too small, StoreError if the residency does not suit.
+    """
+    if kind == "mapped" and not all(estimate.mappable for estimate in estimates):
+        raise StoreError(
+            "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
+            "use residency 'streamed', or convert with store.codec: none"
+        )
+    batches = BatchBytes(*map(max, zip(*(estimate.batches for estimate in estimates), strict=True)))
+    tables, decoding = sum(estimate.tables for estimate in estimates), max(estimate.decoding for estimate in estimates)
+    arenas = [_least_slots(kind, estimate) * estimate.chunk for estimate in estimates]
+    kept = "all rows" if kind == "ram" else "two pools"
+    ledger = {kept: sum(arenas), "batches in flight": batches.least, "chunks being decoded": decoding}
+    ledger["order and tables"] = tables
+    opening = sum(estimate.opening for estimate in estimates)
+    ledger["tables while they are read"] = max(0, opening - sum(ledger.values()))
+    least = sum(ledger.values())
+    if any(estimate.access == "anywhere" for estimate in estimates) and kept != "all rows":
+        _refuse_anywhere(kind, estimates, budget, sum(ledger.values()) - sum(arenas))
+    if least > budget:
+        first, *others = ((name, format_bytes(size)) for name, size in ledger.items() if size)
+        parts = f" for each of {len(estimates)} parts" if len(estimates) > 1 and first[0] == kept else ""
+        raise BudgetError(
+            f"a memory budget of {format_bytes(budget)} is too small: {first[0]}{parts} take {first[1]}"
+            f"{''.join(f', {name} {size}' for name, size in others)}; the least that works is {format_least(least)}"
+        )
+    room = budget - tables - decoding - batches.least - sum(arenas)
+    plans: dict[int, ResidencyPlan] = {}
+    for number in sorted(range(len(estimates)), key=lambda number: estimates[number].decoded):
+        # Small groups of batches cost more than reading some rows again does.
+        spare = max(0, room - (batches.best - batches.least))
+        plans[number] = _plan(kind, estimates[number], room, spare, budget)
+        room -= plans[number].slots * estimates[number].chunk - arenas[number]
+    return [plans[number] for number in range(len(estimates))], batches, room + batches.least
 
 
-def choose(kind: ResidencyName, needs: Sequence[MemoryEstimate], budget: int) -> list[ResidencyPlan]:
-    """Choose residencies for splits that are read together, or check the user's choice."""
-    if len(needs) == 1:
-        return [_choose(kind, replace(needs[0], ahead=needs[0].groups(needs[0].group_batches)), budget)]
-    residency = residency_named("streamed" if kind == "auto" else kind)
-    prove(budget, needs, residency.ledger)
-    least = [estimate.least(sum(residency.ledger(estimate).values())) for estimate in needs]
-    whole = kind == "ram" or any(estimate.access == "anywhere" for estimate in needs)
-    groups = 0 if whole else max(estimate.groups(1) for estimate in needs)
-    shares = divide(max(budget - groups, sum(least)), needs, least)
-    return [_choose(kind, estimate, share) for estimate, share in zip(needs, shares, strict=True)]
+def _least_slots(kind: ResidencyName, needs: MemoryEstimate) -> int:
+    """Slots of the arena without which a split cannot be read."""
+    mapped = kind == "mapped" or (kind == "auto" and _cached_by_system(needs))
+    return 0 if mapped else needs.chunks if kind == "ram" or needs.access == "anywhere" else needs.slots
 
 
-def _choose(kind: ResidencyName, needs: MemoryEstimate, budget: int) -> ResidencyPlan:
-    if kind != "auto":
-        return residency_named(kind).plan(needs, budget, "as requested")
-    offers = ((residency, residency.suits(needs, budget)) for residency in map(residency_named, RESIDENCIES))
-    residency, reason = next(offer for offer in offers if offer[1])
-    return residency.plan(needs, budget, reason)
+def _cached_by_system(needs: MemoryEstimate) -> bool:
+    """Whether rows may be mapped: where pages of the split stay in memory, or nothing else can hold them."""
+    return needs.mappable and (needs.access == "anywhere" or needs.decoded <= usable_memory().value)
 
 
-def divide(budget: int, needs: Sequence[MemoryEstimate], least: Sequence[int]) -> list[int]:
-    """Give each split the least that it needs; the rest goes to the smallest first, so that it can be held whole."""
-    shares = list(least)
-    left = budget - sum(shares)
-    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
-        more = min(left, max(0, needs[number].whole - shares[number]))
-        shares[number] += more
-        left -= more
-    return [share + left // len(needs) for share in shares] if left else shares
+def _plan(kind: ResidencyName, needs: MemoryEstimate, room: int, spare: int, budget: int) -> ResidencyPlan:
+    """The slots of one part: ``room`` bytes are left beyond the least, ``spare`` where batches get theirs before."""
+    least = _least_slots(kind, needs)
+    exceeds = f"{format_bytes(needs.decoded)} decoded and batches in flight exceed the budget of {format_bytes(budget)}"
+    more = min(spare // max(needs.chunk, 1), needs.chunks)  # slots in addition to those of two pools
+    worthwhile = needs.access != "anywhere" and more >= _WORTH_KEEPING * needs.chunks
+    fits = (needs.chunks - least) * needs.chunk <= (spare if worthwhile or _cached_by_system(needs) else room)
+    if kind == "ram" or (kind == "auto" and fits):
+        reason = f"{format_bytes(needs.decoded)} decoded fit the budget of {format_bytes(budget)}"
+        asked = "as requested" if kind == "ram" else reason
+        return ResidencyPlan(kind="ram", reason=asked, slots=needs.chunks, pinned=needs.chunks)
+    if kind == "mapped" or (kind == "auto" and least == 0 and needs.chunks):
+        cached = f"{exceeds}; stored uncompressed, and {format_bytes(usable_memory().value)} of memory can cache files"
+        return ResidencyPlan(kind="mapped", reason="as requested" if kind == "mapped" else cached)
+    reason = exceeds if kind == "auto" else "as requested"
+    if kind == "streamed" or (kind == "auto" and not worthwhile):
+        return ResidencyPlan(kind="streamed", reason=reason, slots=least)
+    share = f"{more / max(needs.chunks, 1):.0%} of the rows stay, in addition to two pools"
+    pinned = 0 if needs.access == "recurring" else more  # recently used chunks are the ones to keep where they recur
+    return ResidencyPlan(kind="hybrid", reason=f"{reason}; {share}", slots=least + more, pinned=pinned)
 
 
-def in_flight(needs: Sequence[MemoryEstimate], plans: Sequence[ResidencyPlan], budget: int) -> InFlight:
-    """Batches in flight, within what the residencies leave of the budget."""
-    kept = sum(estimate.fixed + plan.host_chunks * estimate.chunk for estimate, plan in zip(needs, plans, strict=True))
-    flight = max(needs, key=lambda estimate: estimate.batches).in_flight(max(0, budget - kept))
-    return flight if len(needs) == 1 else flight._replace(group_batches=1)
+def _refuse_anywhere(kind: ResidencyName, estimates: Sequence[MemoryEstimate], budget: int, others: int) -> None:
+    """Raise BudgetError if rows are drawn from everywhere at once, and neither held nor mapped."""
+    held = [estimate for estimate in estimates if not (kind in ("auto", "mapped") and _cached_by_system(estimate))]
+    whole = others + sum(estimate.decoded for estimate in held)
+    if kind in ("streamed", "hybrid") or (kind == "auto" and whole > budget):
+        raise BudgetError(
+            "Shuffle(full=True) draws rows from everywhere at once, residencies 'streamed' and 'hybrid' hold one pool: "
+            f"use shuffle=True, raise memory to {format_bytes(whole)}, or convert with "
+            "store.codec: none, which can be mapped"
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from functools import partial
@@ -28,8 +29,8 @@ class Job(Generic[Result]):
         self._work: Callable[[], Result] | None = work
         self._results: list[Result] = []
         self._error: BaseException | None = None
-        self._undone = threading.Lock()
-        self._undone.acquire()
+        self.undone = threading.Lock()
+        self.undone.acquire()
 
     def run(self) -> None:
         """Do the work, once."""
@@ -42,11 +43,11 @@ class Job(Generic[Result]):
         except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
             self._error = error
         finally:
-            self._undone.release()
+            self.undone.release()
 
     def wait(self) -> None:
         """Wait until the work is done."""
-        with self._undone:
+        with self.undone:
             pass
 
     def result(self) -> Result:
@@ -62,6 +63,7 @@ class Threads:
 
     def __init__(self, number: int, name: str) -> None:
         self._tasks: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._undone: deque[threading.Lock] = deque()  # of what was submitted, held until it is done
         self._threads = [
             threading.Thread(target=_run_all, args=(self._tasks,), name=f"{name}-{place}", daemon=True)
             for place in range(number)
@@ -85,8 +87,17 @@ class Threads:
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Job[Result]:
         """Let a thread do some work after what was submitted before."""
         task = Job(partial(work, *arguments))
+        while self._undone and not self._undone[0].locked():
+            self._undone.popleft()
+        self._undone.append(task.undone)
         self._tasks.put(task)
         return task
+
+    def wait(self) -> None:
+        """Wait until all that was submitted is done."""
+        for undone in tuple(self._undone):
+            with undone:
+                pass
 
     def end(self) -> None:
         """Wait until the threads have done what was submitted and are gone; completes a call that was interrupted."""
@@ -124,6 +135,11 @@ class Workers:
         """Start the threads; :meth:`close` ends those that were started where this is interrupted."""
         for threads in self._all:
             threads.start()
+
+    def wait(self) -> None:
+        """Wait until all that was submitted is done, also what that has submitted."""
+        for threads in self._all:
+            threads.wait()
 
     def close(self) -> bool:
         """Let the threads finish what they are doing, and wait until they are gone; may be called again.

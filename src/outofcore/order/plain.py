@@ -165,17 +165,6 @@ class PlainSampler(Sampler):
         other.pool_blocks = blocks
         return other
 
-    def with_chunks(self, rows: int) -> PlainSampler:
-        return PlainSampler(
-            self.windows,
-            rows,
-            self._seed,
-            shuffle=self.shuffle,
-            pool_blocks=self.pool_blocks,
-            block_rows=self._block_rows,
-            lanes=self.lanes,
-        )
-
     def heaviest_pool(self, weights: Ints) -> Ints:
         """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""
         shifts = range(self.block_chunks if self.mixed and len(weights) else 1)

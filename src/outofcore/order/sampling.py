@@ -66,11 +66,6 @@ class Sampler(ABC):
         del blocks
         return self
 
-    def with_chunks(self, rows: int) -> Sampler | None:
-        """The same of a copy of the data with chunks of so many rows; None where its limits are not known."""
-        del rows
-        return None
-
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What determines the order apart from store and seed, compared with that of a saved state."""

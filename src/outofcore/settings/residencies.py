@@ -10,9 +10,9 @@ from typing import Literal
 ResidencyName = Literal["auto", "ram", "mapped", "hybrid", "streamed"]
 
 RESIDENCIES = {
-    "ram": "outofcore.loading.chunk_cache:Ram",
+    "ram": "outofcore.loading.chunk_cache:ChunkCache",
     "mapped": "outofcore.loading.mapped:Mapped",
-    "hybrid": "outofcore.loading.chunk_cache:Hybrid",
-    "streamed": "outofcore.loading.chunk_cache:Streamed",
+    "hybrid": "outofcore.loading.chunk_cache:ChunkCache",
+    "streamed": "outofcore.loading.chunk_cache:ChunkCache",
 }
 """The class of each, a :class:`outofcore.loading.residency.Residency`, in the order in which ``"auto"`` tries them."""

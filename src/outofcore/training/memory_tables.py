@@ -14,7 +14,6 @@ from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.loading.memory import MemoryEstimate
-from outofcore.loading.residency import residency_named
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.schema import Schema
@@ -88,7 +87,7 @@ class Forecast:
         if isinstance(self.domain, Streaming) and self.domain.streamed(self.section):
             return RAW
         residency = self.machine.residency
-        return "streamed" if residency == "auto" else residency_named(residency).forecast
+        return {"ram": "loaded", "mapped": "mapped"}.get(residency, "streamed")
 
     @property
     def _splits(self) -> list[dict[str, int]]:

@@ -18,7 +18,7 @@ from outofcore.domains.reading import OfSequences, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, memory_estimate, table_bytes
+from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, decoding_bytes, memory_estimate, table_bytes
 from outofcore.loading.sequences import indexable
 from outofcore.order.balanced import Balanced
 from outofcore.order.plain import PlainSampler
@@ -220,21 +220,20 @@ def loader_needs(
     fields, chunks = _fields(schema, reading), -(-rows // layout.chunk_rows)
     windows = _windows(reading, rows)
     sampler = PlainSampler(windows, layout.chunk_rows, 0, shuffle=True, pool_blocks=section.pool_blocks)
-    dealt = math.gcd(world, sampler.lanes)
-    limits, size = sampler.limits(dealt), section.batch_size
+    limits, size = sampler.limits(math.gcd(world, sampler.lanes)), section.batch_size
     if balanced:  # a pool is a batch
         size = math.prod(balanced)
         limits = replace(limits, samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
-    sample = made_up_sample(schema, reading)[1].in_slabs
+    sample, chunk = made_up_sample(schema, reading)[1], layout.chunk_rows * sum(field.row_bytes for field in fields)
+    pool_chunks = chunks if limits.chunks is None else limits.chunks
     return memory_estimate(
         replace(sample, tensors=sample.tensors + value),
         limits,
         world,
         batch_size=size,
-        chunk=layout.chunk_rows * sum(field.row_bytes for field in fields),
+        chunk=chunk,
         chunks=chunks,
-        pool_blocks=section.pool_blocks,
-        fewer_blocks=None if balanced else lambda blocks: sampler.with_pool(blocks).limits(dealt),
+        decoding=decoding_bytes(threads, chunk, chunks, pool_chunks, local=True),
         tables=table_bytes(chunks, len(fields)) + table,
         opening=table + 16 * sequences,
         threads=threads,
