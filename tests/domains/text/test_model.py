@@ -203,9 +203,19 @@ def test_the_window_of_a_sample(section_of, tokenizer: Tokenizer):
     def reading(**tensors):
         return make_reading(attributes(tokenizer), section_of(Path("raw"), tensors={"seq_len": 16, **tensors}))
 
-    assert reading().window == {"length": 17, "stride": 16, "mode": "pack"}
-    assert reading(stride=4, across_documents=False).window == {"length": 17, "stride": 4, "mode": "never"}
-    assert reading(across_documents="best_fit").window == {"length": 17, "stride": 16, "mode": "best_fit"}
+    assert reading().window == {"length": 17, "stride": 16, "mode": "pack", "phase": True}
+    assert reading(stride=4, across_documents=False).window == {
+        "length": 17,
+        "stride": 4,
+        "mode": "never",
+        "phase": True,
+    }
+    assert reading(across_documents="best_fit").window == {
+        "length": 17,
+        "stride": 16,
+        "mode": "best_fit",
+        "phase": True,
+    }
     for refused in (
         {"tensors": {"stride": 3, "across_documents": "best_fit"}},
         {"tensors": {"across_documents": "best_fit"}, "mode": "stream"},
