@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import chess
+import numba
 import numpy as np
 import pytest
 
-from outofcore.domains.chess.legal import mark_legal
+from outofcore.domains.chess.legal import MOST_MOVES, NO_FILE, mark_legal, moves_of
 from outofcore.domains.chess.moves import flip_code, uci, vocabulary
 from outofcore.domains.chess.squares import as_words
 from tests.domains.chess.positions import random_positions, shown_move, stored_rows
@@ -126,3 +127,21 @@ def test_a_state_that_contradicts_its_board_adds_no_move(fen):
     mask = np.zeros((1, moves.size), bool)
     mark_legal(as_words(rows["squares"]), rows["state"], np.zeros(1, np.uint16), moves.index, mask)
     assert {uci(code) for code in moves.codes[mask[0]]} == {move.uci() for move in board.legal_moves}
+
+
+def test_moves_of_a_ring_of_queens_stay_within_their_room():
+    board = chess.Board(None)
+    for square in chess.SQUARES:
+        if not {square % 8, square // 8}.isdisjoint({0, 7}):
+            board.set_piece_at(square, chess.Piece(chess.QUEEN, chess.WHITE))
+    board.set_piece_at(chess.A1, chess.Piece(chess.KING, chess.WHITE))
+    assert board.legal_moves.count() > MOST_MOVES
+    rows = stored_rows([(board, chess.Move.null())])
+    codes = np.full(2 * MOST_MOVES, 65_535, np.uint16)
+    squares, state = as_words(rows["squares"])[0], rows["state"][0]
+    count = numba.njit(lambda *arguments: moves_of(*arguments))(
+        squares, state, np.uint8(NO_FILE), np.empty(64, np.uint8), codes[:MOST_MOVES]
+    )
+    assert count == MOST_MOVES
+    assert (codes[MOST_MOVES:] == 65_535).all()
+    assert {uci(code) for code in codes[:MOST_MOVES]} <= {move.uci() for move in board.legal_moves}

@@ -12,6 +12,7 @@ from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.tensors import ChessReading, make_reading
 from outofcore.errors import ParamsError
 from tests.domains.chess.positions import image, random_positions, shown_move, stored_rows
+from tests.domains.guarded_memory import GuardedMemory
 
 POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)
 ROWS = stored_rows(POSITIONS)
@@ -190,3 +191,32 @@ def test_an_empty_batch_gives_empty_tensors():
     batch = read(rows={name: column[:0] for name, column in ROWS.items()}, legal_mask=True, mirror=True)
     assert batch["planes"].shape == (0, 12, 8, 8)
     assert batch["legal"].shape == (0, 1968)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("planes", [18, 119])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        pytest.param(0, 2, id="third-side"),
+        pytest.param(0, 255, id="last-side"),
+        pytest.param(1, 255, id="all-castling-bits"),
+        pytest.param(2, 8, id="ninth-file"),
+        pytest.param(2, 254, id="last-file"),
+        pytest.param(3, 255, id="longest-clock"),
+    ],
+)
+def test_a_row_that_is_no_position_writes_nowhere_else(planes, mirror, column, value):
+    memory, masks = GuardedMemory(), GuardedMemory()
+    section = TensorSection(planes=planes, mirror=mirror, legal_mask=True)
+    rows = {name: values[:8].copy() for name, values in ROWS.items()}
+    rows["state"][:, 1:3] = 0, 255
+    rows["state"][:, column] = value
+    rows["move"][:] = 65_535
+    if planes == 119:
+        rows = {name: values[None] for name, values in rows.items()}
+    words = np.full(len(rows["move"]), 2**64 - 1, np.uint64)
+    batch = ChessReading(section, memory=memory, masks=masks)(rows, words)
+    assert memory.untouched()
+    assert masks.untouched()
+    assert (batch["target"] == -1).all()

@@ -12,13 +12,15 @@ from sgfmill import boards, sgf, sgf_moves
 import outofcore
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection, TensorSection
+from outofcore.domains.go.schema import STATE_COLUMNS
 from outofcore.domains.go.symmetry import OFF_BOARD, tables
 from outofcore.domains.go.tensors import GoReading, planes
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.store.reader import Store
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import Converted, Move, sgf_of, stones
+from tests.domains.guarded_memory import GuardedMemory
 
 FRAME, SIZES = 9, (7, 9)
 Rows = dict[str, np.ndarray[Any, Any]]
@@ -158,10 +160,40 @@ def test_one_size_needs_no_mask(converted: Converted) -> None:
     assert set(reading(rows, random_words(len(rows["move"]), 0))) == {"planes", "move", "to_play", "number"}
 
 
-def test_history_without_a_window_is_refused(converted: Converted) -> None:
+@pytest.mark.parametrize("length", [None, 1, 7])
+def test_history_without_a_window_is_refused(converted: Converted, length: int | None) -> None:
     reading = GoReading(TensorSection(features="alphagozero18"), FRAME, SIZES)
+    index = np.arange(4) if length is None else np.arange(4)[:, None] + np.arange(length)
     with pytest.raises(ParamsError, match="window of length 8"):
-        reading({name: converted.rows[name][:4] for name in reading.fields}, random_words(4, 0))
+        reading({name: converted.rows[name][index] for name in reading.fields}, random_words(4, 0))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        pytest.param("to_play", 2, id="third-colour"),
+        pytest.param("to_play", -30, id="negative-colour"),
+        pytest.param("size", 26, id="large-board"),
+        pytest.param("ko", 81, id="ko-beyond-the-board"),
+        pytest.param("ko", 20_000, id="ko-far-beyond-the-board"),
+        pytest.param("move", 82, id="move-after-pass"),
+        pytest.param("move", -1, id="negative-move"),
+    ],
+)
+@pytest.mark.parametrize("features", ["planes3", "planes8", "alphagozero18"])
+def test_a_row_that_is_no_position_is_refused_and_writes_nowhere(
+    converted: Converted, features: Any, column: str, value: int
+) -> None:
+    memory = GuardedMemory()
+    reading = GoReading(TensorSection(features=features), FRAME, SIZES, memory=memory)
+    rows = {name: converted.rows[name][8 - reading.reach : 8].copy() for name in reading.fields}
+    if column == "move":
+        rows["move"][-1] = value
+    else:
+        rows["state"][-1, STATE_COLUMNS.index(column)] = value
+    with pytest.raises(StoreError, match=f"'{column}': {value}"):
+        reading({name: values[None] for name, values in rows.items()}, random_words(1, 0))
+    assert memory.untouched()
 
 
 @pytest.mark.parametrize("features", ["planes3", "alphagozero18"])

@@ -18,7 +18,7 @@ from outofcore.domains.chess.squares import BISHOP, KING, KNIGHT, PAWN, QUEEN, R
 from outofcore.system.compilation import inner_kernel, njit
 
 MOST_MOVES = 256
-"""Room for the moves of any position; the known maximum is 218."""
+"""Room for the moves of any position that a game can reach, at most 218; further ones are left out."""
 
 NO_FILE = 255
 
@@ -128,8 +128,10 @@ def _attempt(
     board[start] = piece
     board[end] = other
     board[taken] = third
-    codes[count] = code
-    return count + safe
+    if safe and count < len(codes):
+        codes[count] = code
+        count += 1
+    return count
 
 
 @inner_kernel
@@ -184,7 +186,7 @@ def _castling(board: Any, us: Any, king: Any, rights: Any, codes: Any, count: An
         free = free and not _is_attacked(board, king_to, us)  # in chess960 the rook may have shielded that square
         board[rook_to] = 0
         board[king], board[rook] = KING + 8 * us, own_rook
-        if free:
+        if free and count < len(codes):
             as_in_standard_chess = king == 4 and rook == (7 if towards_h else 0)
             codes[count] = king | (king_to if as_in_standard_chess else rook) << 6
             count += 1

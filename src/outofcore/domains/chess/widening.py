@@ -42,7 +42,7 @@ def draw_planes(squares: Any, states: Any, mover: Any, mirrored: Any, planes: An
             for plane in range(12, 17):
                 planes[n, plane, :] = _flag(states[n], turned, plane)
             planes[n, 17, :] = 0
-            if states[n, 2] != NO_FILE:
+            if states[n, 2] < 8:  # not NO_FILE
                 planes[n, 17, _skipped(states[n], turned, mirrored[n])] = 1
 
 
@@ -125,7 +125,7 @@ def classify(squares: Any, states: Any, moves: Any, flips: Any, index: Any, targ
     A king that takes its own rook (castling in chess960 notation) counts as the king's move of two squares if both are
     on their standard squares, so that a move has one class. ``squares`` (positions, 4) uint64, ``states`` (positions,
     4) uint8, ``moves`` and ``flips`` (positions,) uint16 (exclusive or to the move as shown), ``index`` int16 by stored
-    move; ``targets`` (positions,) int64 is filled.
+    move; ``targets`` (positions,) int64 is filled, -1 for what is no move.
     """
     for n in range(len(squares)):
         code = np.int64(moves[n])
@@ -134,4 +134,5 @@ def classify(squares: Any, states: Any, moves: Any, flips: Any, index: Any, targ
             side = 0 if states[n, 0] == 0 else BLACK
             if piece_at(squares[n], start) == KING + side and piece_at(squares[n], end) == ROOK + side:
                 code = start | (start + 2 if end & 7 == 7 else start - 2) << 6
-        targets[n] = index[code ^ np.int64(flips[n])]
+        code ^= np.int64(flips[n])
+        targets[n] = index[code] if code < len(index) else -1

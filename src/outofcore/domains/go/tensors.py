@@ -11,12 +11,12 @@ import numpy.typing as npt
 import torch
 
 from outofcore.domains.go.params import GoSection, TensorSection
-from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, STATE_COLUMNS, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind, Scoring
 from outofcore.domains.go.symmetry import SYMMETRIES, on_boards, tables
 from outofcore.domains.go.widening import HistoryRows, Tensors, widen
 from outofcore.domains.reading import Draws
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.system.recycling import Recycler
 
 HISTORY = 8
@@ -96,12 +96,12 @@ class GoReading:
         """
         stones, state, move = rows["stones"], rows["state"], rows["move"]
         if stones.ndim == 3:
-            if self.reach > 1:
-                raise ParamsError(
-                    f"tensors.features {self.section.features} reads {self.reach} rows per sample: give the loader a "
-                    f'window of length {self.reach} with mode "reach"'
-                )
             stones, state, move = stones[:, None], state[:, None], move[:, None]
+        if stones.shape[1] < self.reach:
+            raise ParamsError(
+                f"tensors.features {self.section.features} reads {self.reach} rows per sample: give the loader a "
+                f'window of length {self.reach} with mode "reach"'
+            )
         count, frame = len(stones), self.frame
         source, target = tables(frame, self.sizes)
         symmetry = np.zeros(count, np.uint8)
@@ -112,7 +112,10 @@ class GoReading:
         tensors = Tensors(shown, *np.empty((3, count), np.int64))
         boards, recent = _BOARDS[self.section.features], _RECENT[self.section.features]
         scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)
-        widen(HistoryRows(stones, state, move, symmetry), source, target, boards, recent, scratch, tensors)
+        wrong = widen(HistoryRows(stones, state, move, symmetry), source, target, boards, recent, scratch, tensors)
+        if wrong >= 0:
+            facts = dict(zip(STATE_COLUMNS, state[wrong, -1].tolist(), strict=True)) | {"move": int(move[wrong, -1])}
+            raise StoreError(f"fields state and move: {facts} is no position of a board within {frame} x {frame}")
         batch = {
             "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
             "move": torch.from_numpy(tensors.move),

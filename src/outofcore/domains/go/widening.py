@@ -56,14 +56,13 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 
 
 @kernel
-def widen(
-    rows: HistoryRows, source: Any, target: Any, boards: Any, recent: Any, scratch: Any, tensors: Tensors
-) -> None:
+def widen(rows: HistoryRows, source: Any, target: Any, boards: Any, recent: Any, scratch: Any, tensors: Tensors) -> int:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
     ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. Of ``boards`` steps the stones
     are drawn; the ko plane and a plane for each of ``recent`` moves follow, or two planes of the colour to play where
     ``recent`` is negative. ``scratch`` has a byte for each bit of a stored plane, then 8 zeros.
+    Returns -1, or the number of a sample whose colour, size, ko point or move is none.
     """
     stones, state, moves, symmetry = rows.stones, rows.state, rows.move, rows.symmetry
     planes, move, to_play, number = tensors.planes, tensors.move, tensors.to_play, tensors.number
@@ -73,6 +72,10 @@ def widen(
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
         played, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
+        if not (
+            0 <= colour < 2 and 0 <= size < len(source) and -1 <= ko < points and 0 <= moves[sample, last] <= points
+        ):
+            return sample
         source_points, target_points = source[size, symmetry[sample]], target[size, symmetry[sample]]
         plain = symmetry[sample] == 0 and size == frame
         for back in range(boards):
@@ -95,7 +98,7 @@ def widen(
                 planes[sample, plane, target_points[ko]] = 1
             for back in range(1, recent + 1):
                 before = moves[sample, last - back]
-                if played - state[sample, last - back, MOVE_NUMBER] == back and before < points:
+                if played - state[sample, last - back, MOVE_NUMBER] == back and 0 <= before < points:
                     planes[sample, plane + back, target_points[before]] = 1
         else:
             planes[sample, plane + 1 - colour] = 0
@@ -105,3 +108,4 @@ def widen(
         move[sample] = target_points[moves[sample, last]]
         to_play[sample] = colour
         number[sample] = played
+    return -1
