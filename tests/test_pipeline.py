@@ -168,9 +168,8 @@ def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:
         outofcore.convert("checkers", raw, "go.zarr")
     with pytest.raises(RawInputError, match="nothing-here"):
         outofcore.convert("go", "nothing-here", "go.zarr")
-    with pytest.raises(
-        RawInputError, match=r"has no file of \*\.sgf .*; chess reads \d of the files there: did you mean chess\?"
-    ):
+    advice = r"has no file of \*\.sgf, \*\.sgfs .*; chess reads \d of the files there: did you mean chess\?"
+    with pytest.raises(RawInputError, match=advice):
         outofcore.convert("go", project / "data" / "sample" / "chess", "go.zarr")
     assert list(elsewhere.iterdir()) == []
     (elsewhere / "games").mkdir()

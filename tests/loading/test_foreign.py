@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-import re
 import shutil
 import tracemalloc
 from collections import Counter
@@ -354,19 +353,6 @@ def test_info_says_how_it_would_be_read(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["info", str(tmp_path / "wide.zarr")])
     assert said.exit_code == 0
     assert "the least that works is" in said.stdout
-
-
-def test_a_refused_budget_says_what_rechunking_would_save(tmp_path: Path) -> None:
-    values = np.random.default_rng(2).normal(size=(4000, 500)).astype(np.float32)
-    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
-    group.create_array("frames", data=values, chunks=(1000, 50))
-    options: dict[str, Any] = {"batch_size": 32, "memory": "6MB", "shuffle": Shuffle(pool_blocks=8), "threads": 2}
-    with pytest.raises(BudgetError, match=r"a chunk of 1,000 rows takes 2\.00 MB") as refused:
-        loader(tmp_path / "a.zarr", **options)
-    rows = int(re.findall(r"in a copy with chunks of (\d+) rows about", str(refused.value))[0])
-    group.create_array("frames", data=values, chunks=(rows, 50), overwrite=True)
-    got = np.concatenate([batch["frames"].numpy() for batch in loader(tmp_path / "a.zarr", **options)])
-    assert sorted(got[:, 0]) == sorted(values[:, 0])
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]", "timedelta64[s]", "S3", "U3", "V4", "(5, 0)", "()"])

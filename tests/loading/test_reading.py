@@ -40,7 +40,7 @@ def test_it_makes_what_the_params_ask_for(tmp_path: Path) -> None:
     assert reading(store.root, params) == reading(store, params)
     with pytest.raises(ParamsError, match="no such file"):
         reading(store, tmp_path / "other.yaml")
-    with pytest.raises(ParamsError, match="store: expected"):
+    with pytest.raises(ParamsError, match="expected a store, or where it is"):
         reading(5, params)  # type: ignore[arg-type]
 
 

@@ -46,7 +46,7 @@ def test_every_record_is_accounted_for(project: Project) -> None:
     figures = json.loads(project.read("metrics/chess/convert.json"))
     assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
     assert figures["audited"] > 0
-    assert "estimate_bytes" not in figures  # of little input, whose bound fits
+    assert figures["estimate_bytes"] > 0  # of input that is compressed in part, so that its size has no bound
 
 
 def test_nothing_runs_a_second_time(project: Project) -> None:

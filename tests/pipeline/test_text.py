@@ -91,8 +91,7 @@ def set_param(project: Project, *path: Any) -> None:
 
 def test_a_model_is_trained_straight_from_raw_text(streamed: Project, tmp_path: Path) -> None:
     project = copy(streamed, tmp_path / "text")
-    assert not (project.folder / "data" / "stores" / "text.zarr").exists()
-    catalogue = open_store(project.folder / "data" / "streams" / "text.zarr")
+    catalogue = open_store(project.folder / "data" / "stores" / "text.zarr")
     assert sum(len(catalogue.rows(split)) for split in catalogue.splits) == 0
     raw = project.folder / "data" / "sample" / "text"
     listed = catalogue.sources.read()

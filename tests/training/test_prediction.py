@@ -162,8 +162,8 @@ def test_a_smaller_micro_batch_is_no_advice_for_balanced_batches(monkeypatch):
 def test_the_loader_of_balanced_batches_holds_one_of_them():
     found = style()
     train, val = found._needs(found.section, found.schemas, found._splits)
-    assert [each.pool_samples for each in train] == [1620]
-    assert [each.batch // found.section.train.batch_size for each in val] == [each.batch // 1620 for each in train]
+    sample_bytes = [each.batches.batch // found.section.train.batch_size for each in val]
+    assert [each.batches.batch // 1620 for each in train] == sample_bytes
 
 
 def kept_by_torch(size: NetworkShape, windows: int, *, mixed: bool, told_apart: bool) -> int:
