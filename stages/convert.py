@@ -14,7 +14,7 @@ with stopped_at_once():
     from outofcore.domains.registry import get_domain
     from outofcore.params import load_params
     from outofcore.pipeline import (
-        convert_entries,
+        convert_growing,
         convert_to_folder,
         left_out_figures,
         place_of,
@@ -52,7 +52,7 @@ def main(name: str) -> None:
         with guard.writing(store):
             if commit:
                 restore(store, commit, first=RECORD)
-            figures, run = convert_entries(domain, section, store, machine, commit)
+            figures, run = convert_growing(domain, section, store, machine, commit)
             join_rejects(store, rejects)
     else:
         figures, run = convert_to_folder(domain, section, store, rejects, machine, commit)

@@ -8,34 +8,29 @@ import time
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
+from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.growing import REJECTS as ENTRY_REJECTS
-from outofcore.conversion.growing import STORE, Earlier, Entries, figures_of_all, save_keys
-from outofcore.conversion.inputs import Inputs
-from outofcore.conversion.journal import NOT_STORED, identity, work_folder
+from outofcore.conversion.growing import Earlier, Entries, figures_of_all, save_keys
+from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.summary import attributes, counted
+from outofcore.conversion.summary import attributes
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain, search_raw
-from outofcore.domains.splits import SPLITS, splits_of
-from outofcore.domains.units import unit_converter
-from outofcore.errors import ParamsError, RawInputError, StoreError
+from outofcore.domains.splits import SPLITS
+from outofcore.errors import ParamsError, StoreError
 from outofcore.params import raw_settings, section_of
 from outofcore.project.code import code_of
 from outofcore.project.entries import STORES, by_entry
 from outofcore.raw.files import RawFile, Search, by_ending, endings
-from outofcore.raw.unit import NO_AUDIT
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.guard import KEPT_SHARDS, Guard
 from outofcore.space.links import Commit
@@ -44,10 +39,9 @@ from outofcore.store.joined import check_stores
 from outofcore.store.opening import open_data, stores_in
 from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
-from outofcore.store.seal import Seal
 from outofcore.store.target import Target, foreign, refuse_replacing
-from outofcore.store.writer import MeasuredStore, StoreWriter
-from outofcore.system.durable import WorkFolder, replace_text
+from outofcore.store.writer import StoreWriter
+from outofcore.system.durable import replace_text
 from outofcore.system.peak_memory import MemoryWatch
 
 REJECTS = ".rejects.csv"  # behind the name of a store
@@ -118,7 +112,7 @@ def convert(
     if section.grow:
         for store in () if replace else stores_in(folder):
             refuse_replacing(store, kind.name, section.model_dump(mode="json", exclude=NOT_STORED))
-        return convert_entries(kind, section, folder, machine)[0]
+        return convert_growing(kind, section, folder, machine)[0]
     if why := foreign(folder):
         raise ParamsError(f"{target}: {why}")
     if not replace:
@@ -181,86 +175,36 @@ def convert_to_folder(
     return outcome.figures | left_out_figures(searched.left_out), run
 
 
-def convert_entries(
+def convert_growing(
     domain: Domain, section: Any, folder: Path, machine: Machine, commit: Commit | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert the entries of a raw input that grows as far as they are new or changed; returns figures of all.
-
-    Also the figures of the run here. Finished entries wait in the work folder, for a later run too, until all are
-    whole; :mod:`outofcore.conversion.growing` says when one is converted again.
-    """
+    """The same for a raw input that grows: entries that are new or changed are converted, the figures are of all."""
     searched, started = search_raw(domain, section), time.monotonic()
     report_left_out(section.raw, searched.unread)
-    grown = by_entry(searched.files, domain.suffixes)
-    refusal = f"{folder}: another process converts into this folder; wait until it has ended"
-    with (
-        WorkFolder(folder.with_name(f"{folder.name}.entries.zarr.work"), refusal) as work,
-        MemoryWatch(interval=0.25) as memory,
-    ):
-        new, before, earlier = Entries(work.path), Entries(folder), Earlier()
-        before.refuse_foreign([*grown, *new.records])
-        records: dict[str, dict[str, Any]] = {}
-        taken, converted = list[str](), list[str]()
-        unread: RawInputError | None = None
-        for name, files in grown.items():
-            inputs = Inputs(files, threads=max(1, machine.workers))
-            try:
-                schemas, refused = domain.schemas(section, files), None
-            except RawInputError as error:  # a session that cannot be read
-                schemas, refused = {}, error
-                unread = unread or error
-            made_of = identity(domain.name, section, inputs, schemas, code_of(domain)["convert"])
-            entries = next((place for place in (new, before) if place.has(name, made_of, earlier)), None)
-            if entries is None:
-                entries = new
-                converted.append(name)
-                sys.stderr.write(f"{domain.name} {visible(name)}: converting\n")
-                new.record({other: record for other, record in new.records.items() if other != name})
-                new.remove(name)
-                store, rejects = new.path(name, STORE), new.path(name, ENTRY_REJECTS)
-                figures = (
-                    reject_all(domain, section, files, rejects)
-                    if refused
-                    else convert_to_folder(
-                        domain, section, store, rejects, machine, commit, files=files, earlier=earlier
-                    )[0]
-                )
-                digests = dict(zip((file.name for file in files), inputs.digests, strict=True))
-                new.add(name, made_of, earlier, figures, digests)
-            taken += [name] if entries is new else []
-            records[name] = {**entries.records[name], "after": earlier.digest}
-            earlier.add(name, made_of, entries.keys(name))
-        figures = {name: record["figures"] for name, record in records.items()}
-        if not any(own["accepted"] for own in figures.values()):
-            raise unread or RawInputError(
-                f"{domain.name}.raw: none of {len(grown):,} entries has a record that was accepted; the rejects are in "
-                f"{new.folder}"
-            )
-        before.take(new, taken, records)
-        work.empty()
-    whole, seconds = figures_of_all(figures, open_data(folder).digest), time.monotonic() - started
+
+    def convert_entry(files: Sequence[RawFile], store: Path, rejects: Path, earlier: Earlier) -> dict[str, Any]:
+        return convert_to_folder(domain, section, store, rejects, machine, commit, files=files, earlier=earlier)[0]
+
+    with MemoryWatch(interval=0.25) as memory:
+        figures, converted = Entries(folder).update(
+            domain,
+            section,
+            by_entry(searched.files, domain.suffixes),
+            convert_entry,
+            versions=code_of(domain)["convert"],
+            threads=machine.workers,
+        )
+    total, seconds = figures_of_all(figures, open_data(folder).digest), time.monotonic() - started
     run = {
-        "digest": whole["digest"],
+        "digest": total["digest"],
         "seconds": round(seconds, 2),
         "rows_per_second": round(sum(sum(figures[name]["rows"].values()) for name in converted) / seconds),
         "peak_memory_bytes": memory.peak_bytes,
         "workers": machine.workers,
         "converted": converted,
     }
-    inside = [own.get("left_out", {}) for own in figures.values()]
-    return whole | left_out_figures(dict(ChainMap({}, searched.unread, *inside))), run
-
-
-def reject_all(domain: Domain, section: Any, files: Sequence[RawFile], rejects: Path) -> dict[str, Any]:
-    """The figures of an entry that has no schema, as all its records are rejected; lists them."""
-    with ThreadPoolExecutor(1) as pool:
-        store = MeasuredStore({}, section.store.layout(), SPLITS, pool)
-        assembler = Assembler(store, partial(splits_of, section=section.splits))
-        convert_unit = unit_converter(domain, section, NO_AUDIT)
-        listed = [assembler.add(unit, convert_unit(unit)) for unit in domain.units(files, section)]
-    replace_text(rejects, REJECTS_HEADER + "".join(listed))
-    sizes = {"bytes_raw": sum(file.bytes for file in files), "bytes_store": 0, "estimate_bytes": 0, "audited": 0}
-    return {**counted(assembler, store), **dict(sorted(assembler.counts.items())), **sizes, "digest": Seal({}).digest}
+    members = [entry_figures.get("left_out", {}) for entry_figures in figures.values()]
+    return total | left_out_figures(dict(ChainMap({}, searched.unread, *members))), run
 
 
 def place_of(domain: Domain) -> Path:

@@ -12,20 +12,42 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
+from outofcore.conversion.inputs import Inputs
+from outofcore.conversion.journal import identity
 from outofcore.conversion.seen import Keys, contains
-from outofcore.errors import StoreError
+from outofcore.conversion.summary import counted
+from outofcore.display.console import visible
+from outofcore.domains.domain import Domain
+from outofcore.domains.splits import SPLITS, splits_of
+from outofcore.domains.units import unit_converter
+from outofcore.errors import RawInputError, StoreError
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import NO_AUDIT
 from outofcore.settings.yaml_text import parse_json
 from outofcore.store.reader import open_store
-from outofcore.store.seal import describe
-from outofcore.system.durable import remove, remove_unfinished, replace_text, replacing, sync_folder, writing
+from outofcore.store.seal import Seal, describe
+from outofcore.store.writer import MeasuredStore
+from outofcore.system.durable import (
+    WorkFolder,
+    remove,
+    remove_unfinished,
+    replace_text,
+    replacing,
+    sync_folder,
+    writing,
+)
 
 RECORD = "entries.json"
 STORE, REJECTS, KEYS, LEFT = ".zarr", ".rejects.csv", ".keys.npy", ".earlier.npy"
@@ -53,6 +75,10 @@ class Earlier:
             for run in self._runs:
                 has[start : start + _BLOCK] |= contains(*run, *block)
         return has
+
+
+Convert = Callable[[Sequence[RawFile], Path, Path, Earlier], dict[str, Any]]
+"""Writes a store and a table of rejects from the raw files of an entry, after earlier ones; returns its figures."""
 
 
 class Entries:
@@ -117,6 +143,63 @@ class Entries:
             with writing(self.folder):
                 remove(self.path(name, ending))
 
+    def update(
+        self,
+        domain: Domain,
+        section: Any,
+        grown: Mapping[str, Sequence[RawFile]],
+        convert: Convert,
+        *,
+        versions: str,
+        threads: int,
+    ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Convert the entries that are new or changed; returns the figures of all by name, and the names of these.
+
+        ``grown`` has the raw files of each entry, ``versions`` decide bytes. Entries that are ready wait in a work
+        folder, for a later run too, until all are. Raises RawInputError if no record of any is accepted.
+        """
+        refusal = f"{self.folder}: another process converts into this folder; wait until it has ended"
+        with WorkFolder(self.folder.with_name(f"{self.folder.name}.entries.zarr.work"), refusal) as work:
+            ready, earlier = Entries(work.path), Earlier()
+            self.refuse_foreign([*grown, *ready.records])
+            records: dict[str, dict[str, Any]] = {}
+            taken, converted = list[str](), list[str]()
+            unreadable: RawInputError | None = None
+            for name, files in grown.items():
+                inputs = Inputs(files, threads=max(1, threads))
+                try:
+                    schemas, refused = domain.schemas(section, files), None
+                except RawInputError as error:  # a session that cannot be read
+                    schemas, refused = {}, error
+                    unreadable = unreadable or error
+                made_of = identity(domain.name, section, inputs, schemas, versions)
+                entries = next((known for known in (ready, self) if known.has(name, made_of, earlier)), None)
+                if entries is None:
+                    entries = ready
+                    converted.append(name)
+                    sys.stderr.write(f"{domain.name} {visible(name)}: converting\n")
+                    ready.record({other: record for other, record in ready.records.items() if other != name})
+                    ready.remove(name)
+                    store, rejects = ready.path(name, STORE), ready.path(name, REJECTS)
+                    figures = (
+                        _reject_all(domain, section, files, rejects)
+                        if refused
+                        else convert(files, store, rejects, earlier)
+                    )
+                    digests = dict(zip((file.name for file in files), inputs.digests, strict=True))
+                    ready.add(name, made_of, earlier, figures, digests)
+                taken += [name] if entries is ready else []
+                records[name] = {**entries.records[name], "after": earlier.digest}
+                earlier.add(name, made_of, entries.keys(name))
+            if not any(record["figures"]["accepted"] for record in records.values()):
+                raise unreadable or RawInputError(
+                    f"{domain.name}.raw: none of {len(grown):,} entries has a record that was accepted; the rejects "
+                    f"are in {ready.folder}"
+                )
+            self.take(ready, taken, records)
+            work.empty()
+        return {name: record["figures"] for name, record in records.items()}, converted
+
     def take(self, other: Entries, names: Sequence[str], records: Mapping[str, Mapping[str, Any]]) -> None:
         """Take entries over from another folder, and keep these records and their entries only.
 
@@ -154,6 +237,18 @@ class Entries:
                 f"{self.folder}: expected a new folder, or one of entries with their {RECORD}, got {strange[0]} in it; "
                 "nothing was touched: move it elsewhere, or choose another target"
             )
+
+
+def _reject_all(domain: Domain, section: Any, files: Sequence[RawFile], rejects: Path) -> dict[str, Any]:
+    """The figures of an entry that has no schema, as all its records are rejected; lists them."""
+    with ThreadPoolExecutor(1) as pool:
+        store = MeasuredStore({}, section.store.layout(), SPLITS, pool)
+        assembler = Assembler(store, partial(splits_of, section=section.splits))
+        convert_unit = unit_converter(domain, section, NO_AUDIT)
+        listed = [assembler.add(unit, convert_unit(unit)) for unit in domain.units(files, section)]
+    replace_text(rejects, REJECTS_HEADER + "".join(listed))
+    sizes = {"bytes_raw": sum(file.bytes for file in files), "bytes_store": 0, "estimate_bytes": 0, "audited": 0}
+    return {**counted(assembler, store), **dict(sorted(assembler.counts.items())), **sizes, "digest": Seal({}).digest}
 
 
 def save_keys(store: Path, keys: Keys, earlier: Earlier) -> None:
