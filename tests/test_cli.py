@@ -311,6 +311,7 @@ app(sys.argv[1:])
         ("plan", "plan: a sample of the input is converted in memory, nothing is written"),
         ("convert chess games/ chess.zarr", "convert chess: games/ to chess.zarr"),
         ("train chess.zarr runs/first", "train: chess.zarr into runs/first"),
+        ("evaluate runs/first chess.zarr", "evaluate: runs/first on the test split of chess.zarr"),
         ("predict models/chess game.pgn", "predict: game.pgn with models/chess"),
     ],
 )

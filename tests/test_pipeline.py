@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ import yaml
 from typer.testing import CliRunner
 
 import outofcore
+from outofcore import stages
 from outofcore.cli import app
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ClusterError, ParamsError, RawInputError, StoreError
+from outofcore.evaluating import check_evaluated, open_evaluated
 from outofcore.params import section_of
-from outofcore.pipeline import check_evaluated, open_evaluated
 from outofcore.training.results import identity_of
 
 ROOT = Path(__file__).parents[1]
@@ -76,12 +76,11 @@ def test_a_fixed_store_without_a_field_of_the_tensors_is_refused_before_the_trai
     outofcore.convert("chess", raw, "data/stores/chess.zarr", source=settings["source"])
     outofcore.convert("chess", raw, "fixed.zarr")
     (elsewhere / "params.yaml").write_text(yaml.safe_dump({"chess": {"raw": raw, "evaluate": "fixed.zarr"} | settings}))
-    for stage in ("train", "evaluate"):
-        main = runpy.run_path(str(ROOT / "stages" / f"{stage}.py"))["main"]
+    for stage in (stages.train, stages.evaluate):
         with pytest.raises(
             ParamsError, match=r"chess\.evaluate: fixed\.zarr holds no time_spent, which chess\.tensors"
         ):
-            main("chess")
+            stage("chess")
     assert not (elsewhere / "models").exists()
 
 

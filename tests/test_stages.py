@@ -51,7 +51,13 @@ def test_a_stage_that_is_stopped_speaks_of_resuming_if_it_does(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop = MagicMock(side_effect=KeyboardInterrupt)
-    for name in ("params.load_params", "domains.registry.get_domain", "report.render.make_page"):
+    for name in (
+        "stages.load_machine",
+        "stages.load_params",
+        "params.load_params",
+        "domains.registry.get_domain",
+        "report.render.make_page",
+    ):
         monkeypatch.setattr(f"outofcore.{name}", stop)
     monkeypatch.setattr("sys.argv", [f"{stage}.py", *(() if stage == "report" else ("chess",))])
     monkeypatch.chdir(tmp_path)

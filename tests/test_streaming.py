@@ -21,7 +21,8 @@ import outofcore
 from outofcore.domains.text import DOMAIN
 from outofcore.errors import BudgetError, ParamsError, RawInputError, StateError
 from outofcore.params import load_params
-from outofcore.pipeline import place_of, write_catalogue
+from outofcore.pipeline import write_catalogue
+from outofcore.project.entries import project_store
 from outofcore.settings.machine import Machine
 from outofcore.training.loaders import open_streams
 from tests.corpus import TEXTS, Endless, Records, corpus, elsewhere, tokenizer
@@ -122,7 +123,7 @@ def test_the_stage_streams_the_same(corpus: Path, tokenizer: Path, elsewhere: Pa
     (elsewhere / "params.yaml").write_text(json.dumps({"text": settings}))
     section = load_params().section("text")
     write_catalogue(DOMAIN, section, Path("rejects.csv"), threads=1)
-    catalogue = outofcore.open_store(place_of(DOMAIN))
+    catalogue = outofcore.open_store(project_store(DOMAIN))
     train, val = open_streams(DOMAIN, section, catalogue, Machine(workers=2), torch.device("cpu"))
     same(train, outofcore.stream("text", corpus, "train", 8, params="params.yaml", seed=5))
     assert len(train) == len(outofcore.stream("text", corpus, "train", 8, params="params.yaml", tokenizer=tokenizer))

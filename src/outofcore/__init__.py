@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from outofcore.arrays import write_store
     from outofcore.domains.task import Batch
     from outofcore.domains.text.causal import causal_lm
+    from outofcore.evaluating import evaluate
     from outofcore.loading.dataset import ZarrDataset
     from outofcore.loading.iteration import Loader
     from outofcore.loading.loader import loader
@@ -54,6 +55,7 @@ __all__ = [
     "ZarrDataset",
     "causal_lm",
     "convert",
+    "evaluate",
     "load_model",
     "loader",
     "open_store",
@@ -80,6 +82,7 @@ _LAZY = {
     "ZarrDataset": "outofcore.loading.dataset",
     "causal_lm": "outofcore.domains.text.causal",
     "convert": "outofcore.pipeline",
+    "evaluate": "outofcore.evaluating",
     "load_model": "outofcore.models",
     "loader": "outofcore.loading.loader",
     "open_store": "outofcore.store.reader",

@@ -17,27 +17,26 @@ import numpy as np
 from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.growing import Earlier, Entries, figures_of_all, save_keys
+from outofcore.conversion.growing import Entries, figures_of_all, save_keys
 from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
+from outofcore.conversion.seen import Earlier
 from outofcore.conversion.summary import attributes
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain, search_raw
 from outofcore.domains.splits import SPLITS
-from outofcore.errors import ParamsError, StoreError
+from outofcore.errors import ParamsError
 from outofcore.params import raw_settings, section_of
 from outofcore.project.code import code_of
-from outofcore.project.entries import STORES, by_entry
+from outofcore.project.entries import by_entry, project_store
 from outofcore.raw.files import RawFile, Search, by_ending, endings
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.guard import KEPT_SHARDS, Guard
 from outofcore.space.links import Commit
 from outofcore.store.connection import is_address, shown
-from outofcore.store.joined import check_stores
 from outofcore.store.opening import open_data, stores_in
-from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target, foreign, refuse_replacing
 from outofcore.store.writer import StoreWriter
@@ -207,46 +206,6 @@ def convert_growing(
     return total | left_out_figures(dict(ChainMap({}, searched.unread, *members))), run
 
 
-def place_of(domain: Domain) -> Path:
-    """Path of a domain's store in a project; the folder of its stores if ``raw`` grows, the catalogue of a stream."""
-    return STORES / f"{domain.name}.zarr"
-
-
-def open_result(domain: Domain) -> Store:
-    """The store that a domain's conversion left in a project; those of a ``raw`` that grows as one."""
-    return open_data(place_of(domain))
-
-
-def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
-    """The store whose test split evaluates a model that was trained on ``store``: itself, or that of ``evaluate``."""
-    fixed = store if section.evaluate is None else open_data(section.evaluate)
-    if fixed.digest == store.digest:
-        return store
-    if domain.streamed(section):
-        raise ParamsError(
-            f"{domain.name}.evaluate: expected {place_of(domain)} in mode stream, which evaluates on the raw files"
-        )
-    check_stores([store, fixed])
-    needed = domain.reading(store.attributes, section).fields
-    stored = [set(fixed.rows("test", part).fields) for part in fixed.parts]
-    lacking = sorted({name for name in needed for fields in stored if name not in fields})
-    if lacking:
-        raise ParamsError(
-            f"{domain.name}.evaluate: {section.evaluate} holds no {lacking[0]}, which {domain.name}.tensors reads; "
-            "convert it again with the settings of source that the model was trained with"
-        )
-    return fixed
-
-
-def check_evaluated(domain: Domain, section: Any, store: Store) -> None:
-    """Raise what :func:`open_evaluated` would, unless the store of ``evaluate`` is not here, as before 'dvc pull'."""
-    try:
-        open_evaluated(domain, section, store)
-    except StoreError:
-        if is_address(section.evaluate) or Path(section.evaluate).exists():
-            raise
-
-
 def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:
     """Write a store without rows for training directly from raw files; returns ``convert.json``.
 
@@ -254,7 +213,6 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
     attributes (the tokenizer of a text). ``rejects`` becomes an empty table; ``threads`` files are read at a time.
     """
     files = domain.raw_files(section)
-    final = place_of(domain)
     schemas, none = domain.schemas(section, files), dict.fromkeys(SPLITS, 0)
     counts = {"found": 0, "accepted": 0, "rejected": {}, "rows": none, "sequences": none}
     root = attributes(domain, section, schemas, counts) | {"params": domain.stream_settings(section)}
@@ -266,7 +224,7 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
             "bytes": np.array([file.bytes for file in files], np.int64),
             **dict.fromkeys(("found", "accepted", "rejected"), unread),
         }
-        with Target(final) as target:
+        with Target(project_store(domain)) as target:
             work = target.path / "store"
             target.put_back(work)
             target.empty()  # of a process that was killed

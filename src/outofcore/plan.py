@@ -15,8 +15,7 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import StoreError
-from outofcore.pipeline import place_of
-from outofcore.project.entries import STORES, searches_of
+from outofcore.project.entries import STORES, project_store, searches_of
 from outofcore.raw.files import RawFile, Search
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.machine import Machine
@@ -134,7 +133,7 @@ def _done(domain: Domain, section: Any, searched: Mapping[str, Search]) -> dict[
     settings, done = section.model_dump(mode="json", exclude=NOT_STORED), {}
     for entry in filter(None, searched):
         with suppress(StoreError):
-            store = open_store(place_of(domain) / f"{entry}.zarr")
+            store = open_store(project_store(domain) / f"{entry}.zarr")
             made_of = store.sources.read()
             before = list(zip(made_of["name"], made_of["bytes"], strict=True))
             files = searched[entry].files

@@ -14,8 +14,12 @@ import pytest
 import torch
 import yaml
 from scipy import stats
+from typer.testing import CliRunner
 
-from outofcore.errors import StoreError
+import outofcore
+from outofcore import stages
+from outofcore.cli import app
+from outofcore.errors import ParamsError, StoreError
 from outofcore.pipeline import convert
 from outofcore.store.reader import open_store
 from outofcore.training import evaluation
@@ -118,16 +122,16 @@ def test_every_domain_has_all_figures_of_its_validation(
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
-    main = runpy.run_path(str(ROOT / "stages/evaluate.py"))["main"]
-    figures = {}
-    for split in ("val", "test"):
-        monkeypatch.setitem(main.__globals__, "SPLIT", split)
-        main(name)
-        figures[split] = json.loads(Path(f"metrics/{name}/test.json").read_text())
+    figures = {
+        split: outofcore.evaluate(f"models/{name}", f"data/stores/{name}.zarr", split=split)
+        for split in ("val", "test")
+    }
+    stages.evaluate(name)
+    assert json.loads(Path(f"metrics/{name}/test.json").read_text()) == figures["test"]
     quality = {key: value for key, value in trained.items() if key not in ("steps", "parameters")}
     assert {key: figures["val"][key] for key in quality} == pytest.approx(quality, abs=2e-6)
     test = figures["test"]
-    assert test["test_digest"] != figures["val"]["test_digest"]
+    assert test["test_digest"] != figures["val"]["val_digest"]
     assert test["low"].keys() == test["high"].keys() <= quality.keys()
     assert test["low"]
 
@@ -163,12 +167,11 @@ def test_a_fixed_store_takes_the_place_of_the_own_test_split(
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
-    main = runpy.run_path(str(ROOT / "stages/evaluate.py"))["main"]
 
     def evaluated(store: str | None) -> dict[str, Any]:
         params["chess"] |= {"evaluate": store, "train": params["chess"]["train"] | {"arithmetic": "native"}}
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
-        main("chess")
+        stages.evaluate("chess")
         found: dict[str, Any] = json.loads(Path("metrics/chess/test.json").read_text())
         return found
 
@@ -180,3 +183,33 @@ def test_a_fixed_store_takes_the_place_of_the_own_test_split(
     assert evaluated("data/stores/chess.zarr") == own
     with pytest.raises(StoreError, match="differ in domain"):
         evaluated(str(project / "data/stores/go.zarr"))
+
+
+@pytest.mark.xdist_group("report")
+def test_the_command_gives_the_same_figures_without_a_project(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = project / "data/sample/chess"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
+    for seed in (0, 1):
+        convert("chess", raw, f"{seed}.zarr", audit={"records": 1}, splits={"seed": seed})
+    outofcore.train("0.zarr", "run", preset="small", max_steps=2)
+    files = sorted(tmp_path.rglob("*"))
+
+    def told(*words: str) -> str:
+        ended = CliRunner().invoke(app, ["evaluate", *words])
+        assert ended.exit_code == 0, ended.output
+        return ended.stdout
+
+    own, other = (json.loads(told("run", "0.zarr", *more, "--json")) for more in ((), ("1.zarr",)))
+    assert own == outofcore.evaluate("run", "0.zarr")
+    assert own["sequences"] == len(open_store("0.zarr").sequences("test"))
+    assert other["test_digest"] == split_digest(open_store("1.zarr"), "test") != own["test_digest"]
+    assert other["model"] == own["model"]
+    assert f"Top 1: {own['top1']:.4g} (95 %: " in told("run", "0.zarr")
+    assert sorted(tmp_path.rglob("*")) == files
+    with pytest.raises(ParamsError, match=r"^1\.zarr: expected the store that run/.*/model\.pt was trained on"):
+        outofcore.evaluate("run", "1.zarr")
+    with pytest.raises(ParamsError, match="split: expected one of"):
+        outofcore.evaluate("run", "0.zarr", split="tset")

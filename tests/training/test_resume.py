@@ -233,7 +233,7 @@ def test_only_ctrl_c_stops_a_step_that_is_to_be_finished(tmp_path, second, step)
     assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == step
 
 
-@pytest.mark.parametrize("interrupted", ["write_plots", "write_metrics"])
+@pytest.mark.parametrize("interrupted", ["write_plots", "write_json"])
 def test_what_is_trained_is_kept_until_all_results_are_written(tmp_path, monkeypatch, interrupted):
     _, expected = train(tmp_path / "whole")
     monkeypatch.setattr(f"outofcore.training.loop.{interrupted}", killed)

@@ -1,4 +1,4 @@
-"""``outofcore info | show | diff | trace | verify | plan | convert | train | tokenizer | predict | init | ...``.
+"""``outofcore info | show | diff | trace | verify | plan | convert | train | evaluate | predict | ...``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -52,6 +52,7 @@ for _name, _command, _short in (
     ("plan", project.plan, "Forecast what a run writes."),
     ("convert", runs.convert_files, "Convert raw files into a store."),
     ("train", runs.train_model, "Train a model on a store."),
+    ("evaluate", runs.evaluate_model, "Read a test split with a model."),
     ("tokenizer", runs.write_tokenizer, "Train a tokenizer on raw text."),
     ("predict", runs.predict, "Try a trained model on raw files."),
     ("prove", runs.prove, "Check what a model was made of."),

@@ -64,8 +64,8 @@ def plan(
         if raw is None and setting:
             raise ParamsError("-S: expected DOMAIN and RAW with it; the settings of a project are in its params file")
         with large_imports():
-            from outofcore.pipeline import place_of
             from outofcore.plan import plan_domain, plan_run
+            from outofcore.project.entries import project_store
             from outofcore.project.locked import refuse_earlier_tokenizer
             from outofcore.space.links import commit_of
 
@@ -85,7 +85,7 @@ def plan(
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
                 domain = get_domain(name)
-                place = store or place_of(domain)
+                place = store or project_store(domain)
                 commit = commit_of(place, cache) if cache else None
                 planned.append(plan_domain(domain, section, place, machine, commit, ranks=ranks, sizes=sizes))
         forecast = plan_run(planned, machine, experiments)

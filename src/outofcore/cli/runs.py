@@ -1,4 +1,4 @@
-"""Commands that make or prove something: ``convert``, ``train``, ``tokenizer``, ``predict``, ``prove``."""
+"""Commands that make, try or prove: ``convert``, ``train``, ``evaluate``, ``tokenizer``, ``predict``, ``prove``."""
 
 from __future__ import annotations
 
@@ -109,6 +109,34 @@ def train_model(
         else:
             typer.echo("\n".join(figure_lines(figures)))
             typer.echo(f"try the model: outofcore predict {shlex.quote(str(out))} RAW", err=True)
+
+
+def evaluate_model(
+    model: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/first, or of a model: models/chess.")],
+    store: Annotated[str, typer.Argument(help="Folder or address of the store it was trained on.")],
+    other: Annotated[str | None, typer.Argument(help="Another store, whose split is read instead.")] = None,
+    *,
+    split: Annotated[str, typer.Option(help="Which split.")] = "test",
+    device: Annotated[str | None, typer.Option(help="Where the model computes; the best by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the test split once with a trained model; prints its figures, with 95 % confidence intervals.
+
+    Nothing is written. In a DVC project, 'dvc repro' evaluates.
+
+    \b
+    Examples:
+      outofcore evaluate runs/first chess.zarr
+      outofcore evaluate runs/first chess.zarr masters.zarr --json > masters.json
+    """
+    with one_line_errors(resumes=False):
+        begin(f"evaluate: {model} on the {split} split of {shown(other or store)}")
+        with large_imports():
+            from outofcore.evaluating import evaluate
+            from outofcore.report.words import figure_lines
+
+        figures = evaluate(model, store, other, split=split, device=device)
+        print_json(figures) if as_json else typer.echo("\n".join(figure_lines(figures, compared=True)))
 
 
 def write_tokenizer(

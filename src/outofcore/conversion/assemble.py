@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.growing import Earlier
-from outofcore.conversion.seen import Keys, SeenKeys, halves
+from outofcore.conversion.seen import Earlier, Keys, SeenKeys, halves
 from outofcore.display.console import visible
 from outofcore.domains.splits import MIXED, SPLITS, UNDATED
 from outofcore.errors import AuditError

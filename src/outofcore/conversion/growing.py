@@ -9,7 +9,6 @@ files and the settings, whatever the order in which files were added and removed
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -21,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import identity
-from outofcore.conversion.seen import Keys, contains
+from outofcore.conversion.seen import Earlier, Keys
 from outofcore.conversion.summary import counted
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
@@ -52,29 +50,6 @@ from outofcore.system.durable import (
 RECORD = "entries.json"
 STORE, REJECTS, KEYS, LEFT = ".zarr", ".rejects.csv", ".keys.npy", ".earlier.npy"
 TABLES = (REJECTS, KEYS, LEFT)
-_BLOCK = 1 << 20  # keys looked up at a time
-
-
-class Earlier:
-    """The entries before one: their keys, and a digest of what they were made of."""
-
-    def __init__(self) -> None:
-        self.digest = ""
-        self._runs: list[Keys] = []
-
-    def add(self, name: str, made_of: str, keys: Keys | None) -> None:
-        """Add the next entry, with the sorted keys of its raw files."""
-        self.digest = hashlib.sha256(f"{self.digest} {made_of} {name}".encode()).hexdigest()
-        self._runs += [] if keys is None else [keys]
-
-    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Which keys (2, n) an earlier entry has."""
-        has = np.zeros(keys.shape[1], bool)
-        for start in range(0, keys.shape[1], _BLOCK):
-            block = np.ascontiguousarray(keys[:, start : start + _BLOCK])
-            for run in self._runs:
-                has[start : start + _BLOCK] |= contains(*run, *block)
-        return has
 
 
 Convert = Callable[[Sequence[RawFile], Path, Path, Earlier], dict[str, Any]]

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
-from outofcore.conversion.growing import Earlier
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, SavedState
+from outofcore.conversion.seen import Earlier
 from outofcore.conversion.summary import counted
 from outofcore.domains.splits import splits_of
 from outofcore.errors import DamagedStore

@@ -20,11 +20,10 @@ from typing import Any, Self
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.cluster import width
 from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.growing import Earlier
 from outofcore.conversion.in_progress import StoreInProgress
 from outofcore.conversion.inputs import Inputs, versions
 from outofcore.conversion.journal import Journal, identity, work_folder
-from outofcore.conversion.seen import Keys
+from outofcore.conversion.seen import Earlier, Keys
 from outofcore.conversion.summary import attributes, doubts, sources
 from outofcore.display.bar import Bar
 from outofcore.domains.domain import Domain

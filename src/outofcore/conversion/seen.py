@@ -1,6 +1,8 @@
-"""Exact set of seen keys, 16 bytes each, in a few sorted runs."""
+"""Exact set of seen keys, 16 bytes each, in a few sorted runs; and the keys of the entries before one."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ Keys = npt.NDArray[np.uint64]
 
 # Below this many keys a run is merged into the previous one at once.
 SMALL_RUN = 4096
+_BLOCK = 1 << 20  # keys looked up at a time
 
 
 class SeenKeys:
@@ -64,6 +67,28 @@ class SeenKeys:
         order = np.lexsort((low, high))
         self._runs.append(high[order])
         self._lows.append(low[order])
+
+
+class Earlier:
+    """The entries before one: their keys, and a digest of what they were made of."""
+
+    def __init__(self) -> None:
+        self.digest = ""
+        self._runs: list[Keys] = []
+
+    def add(self, name: str, made_of: str, keys: Keys | None) -> None:
+        """Add the next entry, with the sorted keys of its raw files."""
+        self.digest = hashlib.sha256(f"{self.digest} {made_of} {name}".encode()).hexdigest()
+        self._runs += [] if keys is None else [keys]
+
+    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        """Which keys (2, n) an earlier entry has."""
+        has = np.zeros(keys.shape[1], bool)
+        for start in range(0, keys.shape[1], _BLOCK):
+            block = np.ascontiguousarray(keys[:, start : start + _BLOCK])
+            for run in self._runs:
+                has[start : start + _BLOCK] |= contains(*run, *block)
+        return has
 
 
 def halves(keys: Bytes) -> Keys:

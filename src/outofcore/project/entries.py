@@ -14,6 +14,11 @@ from outofcore.raw.files import ARCHIVES, RawFile, Search, plain_name
 STORES = Path("data/stores")
 
 
+def project_store(domain: Domain) -> Path:
+    """A domain's store in a project; the folder of its stores if ``raw`` grows, the catalogue of a stream."""
+    return STORES / f"{domain.name}.zarr"
+
+
 def searches_of(domain: Domain, section: Any) -> dict[str, Search]:
     """The raw files of each entry, in order of the names; of "" if there are no entries."""
     searched = search_raw(domain, section)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import json
 import os
 import re
 import secrets
@@ -91,6 +92,11 @@ def replace_file(path: Path, content: bytes) -> None:
 def replace_text(path: Path, text: str) -> None:
     """Replace a text file, UTF-8 with the line ends of the text."""
     replace_file(path, text.encode())
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replace a file by JSON for people."""
+    replace_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def sync_folder(folder: Path) -> None:

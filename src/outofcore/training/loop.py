@@ -21,6 +21,7 @@ from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.order.permutation import key
 from outofcore.order.steps import Steps
+from outofcore.system.durable import write_json
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
@@ -29,7 +30,7 @@ from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.optimizers import learning_rate, make_optimizer
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
-from outofcore.training.results import model_digest, order_of, write_metrics, write_model, write_plots
+from outofcore.training.results import model_digest, order_of, write_model, write_plots
 
 ROWS = 200
 """Approximate number of rows of the training curve."""
@@ -154,7 +155,8 @@ def fit(
             "order": order_of(train, progress.step, progress.skipped),
         }
         write_model(out / "models" / name, task, saver.identity, progress.step, record)
-        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
+        write_json(out / f"metrics/{name}/train.json", figures)
+        write_json(out / f"metrics/{name}/train_run.json", machine)
         saver.remove()
     if steps < section.max_steps:
         note(f"{name}: trained for {length}")

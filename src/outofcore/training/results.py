@@ -43,12 +43,6 @@ def saved_bytes(task: Task, optimizer: str) -> SavedBytes:
     return SavedBytes(weights, state_bytes(trained, optimizer))
 
 
-def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:
-    """Replace one JSON file per keyword."""
-    for stem, figures in files.items():
-        replace_text(folder / f"{stem}.json", json.dumps(figures, indent=2) + "\n")
-
-
 def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
     """Replace all tables and pictures by those of the task; one that is there may be a link into DVC's cache."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,12 +23,12 @@ from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import Commit
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
-from outofcore.system.durable import write_file
+from outofcore.system.durable import write_file, write_json
 from outofcore.training.arithmetic import with_arithmetic
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from outofcore.training.ranks import choose_device, meet
-from outofcore.training.results import identity_of, saved_bytes, split_digest, write_metrics
+from outofcore.training.results import identity_of, saved_bytes, split_digest
 
 Tell = Callable[..., None]
 """Takes lines for the user."""
@@ -189,7 +189,7 @@ def run(
             processes=processes,
         )
     if streamed and not ranks.rank:
-        write_metrics(metrics, stream_run=train.tally.figures())
+        write_json(metrics / "stream_run.json", train.tally.figures())
     return figures
 
 

@@ -10,7 +10,8 @@ import torch
 from outofcore.domains.text import DOMAIN
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import card_of
-from outofcore.pipeline import place_of, write_catalogue
+from outofcore.pipeline import write_catalogue
+from outofcore.project.entries import project_store
 from outofcore.settings.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
@@ -44,9 +45,9 @@ def test_a_catalogue_is_a_store_without_rows(section_of, raw: Path):
     section = streamed(section_of, raw)
     assert DOMAIN.streamed(section)
     assert not DOMAIN.streamed(section_of(raw))
-    assert place_of(DOMAIN) == Path("data/stores/text.zarr")
+    assert project_store(DOMAIN) == Path("data/stores/text.zarr")
     digest = listed(section)
-    catalogue = open_store(place_of(DOMAIN))
+    catalogue = open_store(project_store(DOMAIN))
     assert verify(catalogue.root).problems == ()
     card = card_of(catalogue)
     assert (card.digest, sum(card.rows.values()), len(card.sources)) == (digest, 0, 41)
@@ -68,7 +69,7 @@ def test_a_catalogue_depends_on_what_is_streamed_alone(section_of, raw: Path):
 def test_both_splits_are_streamed_and_what_was_read_is_counted(section_of, raw: Path):
     section = streamed(section_of, raw)
     listed(section)
-    catalogue = open_store(place_of(DOMAIN))
+    catalogue = open_store(project_store(DOMAIN))
     train, val = open_streams(DOMAIN, section, catalogue, Machine(workers=2), CPU)
     assert sum(len(batch["inputs"]) for batch in train) == train.samples > 100
     assert sum(len(batch["inputs"]) for batch in val) == 8
@@ -81,7 +82,7 @@ def test_several_ranks_are_refused(section_of, raw: Path, monkeypatch: pytest.Mo
     """Each of them would read and train on the same batches."""
     section = streamed(section_of, raw)
     listed(section)
-    catalogue = open_store(place_of(DOMAIN))
+    catalogue = open_store(project_store(DOMAIN))
     for name, value in {"TORCHELASTIC_RUN_ID": "a", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
@@ -93,6 +94,6 @@ def test_other_files_than_those_of_the_catalogue_are_refused(section_of, raw: Pa
     section = streamed(section_of, raw)
     listed(section)
     (raw / "later.txt").write_text("One more.")
-    catalogue = open_store(place_of(DOMAIN))
+    catalogue = open_store(project_store(DOMAIN))
     with pytest.raises(RawInputError, match=r"other files than those that data/stores/text\.zarr lists"):
         open_streams(DOMAIN, section, catalogue, Machine(), CPU)
