@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from outofcore.inspect.terminal import print_plan
 from outofcore.params import load_params
 from outofcore.plan import plan_domain, plan_run
 from outofcore.settings.machine import load_machine
+from outofcore.stages import convert
 from outofcore.store.reader import open_store
 from tests.lines_project import call, folder, line_with, lines, store
 from tests.space.conftest import Disk, disk, no_settings_of_the_user
@@ -94,7 +94,7 @@ def test_what_is_left_out_is_named_in_the_plan_and_in_the_metrics(folder: Path, 
     (planned,) = json.loads(call("plan", "--json").stdout)["domains"]
     assert set(planned["left_out"]) == {"linked", "more.txt.lz4", "c4.1.json.gz", "c4.2.json.gz", ".git", "._a.txt"}
     assert planned["left_out_by_ending"][".json.gz"] == 2
-    runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]("lines")
+    convert("lines")
     figures = json.loads((folder / "metrics/lines/convert.json").read_text())
     assert figures["left_out"] == planned["left_out"]
     assert figures["left_out_by_ending"] == planned["left_out_by_ending"]
@@ -154,7 +154,6 @@ def test_plan_estimates_what_has_no_store_yet(folder: Path) -> None:
     one, two = sorted(path.stem for path in (folder / "raw").iterdir())
     kept = folder / "raw" / f"{two}.txt"
     (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": "raw", "grow": True}}))
-    convert = runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]
 
     def planned() -> dict[str, Any]:
         (found,) = json.loads(call("plan", "--json").stdout)["domains"]
