@@ -20,6 +20,7 @@ import yaml
 import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.inspect.prove import prove
+from outofcore.order.steps import Steps
 from outofcore.store.reader import open_store
 from outofcore.training.arithmetic import PORTABLE
 from outofcore.training.loaders import training_batches
@@ -379,7 +380,7 @@ def test_batches_of_several_ranks_are_proved() -> None:
     section = section_of_identity(json.loads(content["identity"]))
     with training_batches(get_domain("chess"), section, store, 1 << 30, 2) as batches:
         assert len(batches) == rows // batch_size
-        order = order_of(batches, 3, 0)
+        order = order_of(batches, 3, Steps("skip", []))
 
     def ranks(_: object, __: object, record: dict[str, Any]) -> None:
         record.update(order=order, processes=[{"step": 0, "device": "cpu", "ranks": 2, "micro_batch": 0}])

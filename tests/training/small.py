@@ -25,6 +25,14 @@ class ListLoader:
     def __len__(self) -> int:
         return -(-len(next(iter(self.columns.values()))) // self.batch_size)
 
+    @property
+    def step(self) -> int:
+        return self.epoch * len(self) - (-self.given // self.batch_size)
+
+    @property
+    def epoch_steps(self) -> int:
+        return len(self)
+
     def set_epoch(self, epoch: int) -> None:
         self.epoch, self.given = epoch, 0
 

@@ -19,7 +19,9 @@ def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
-    progress = Progress(3, 1, 2, {"epoch": 1}, [(2, {"train/loss": 0.5})], 1.5, 8.0, 2, {"n": torch.tensor(3.0)})
+    progress = Progress(
+        3, [{"step": 0, "ranks": 1}], {"epoch": 1}, [(2, {"train/loss": 0.5})], 1.5, 8.0, 2, {"n": torch.tensor(3.0)}
+    )
     saved = Checkpoint("run", {"code": "1"}, {"weight": torch.ones(2)}, {"state": {}}, progress)
     saved.save(tmp_path / "new" / "checkpoint.pt")
     loaded = Checkpoint.load(tmp_path / "new" / "checkpoint.pt")
@@ -39,7 +41,7 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, content: object) ->
     path = tmp_path / "toy.partial" / "checkpoint.pt"
     path.parent.mkdir()
     torch.save(content, path)
-    with pytest.raises(StateError, match=r"expected a checkpoint of version 3.*remove .*toy\.partial") as raised:
+    with pytest.raises(StateError, match=r"expected a checkpoint of version 4.*remove .*toy\.partial") as raised:
         Checkpoint.load(path)
     assert "\n" not in str(raised.value)
     assert path.exists()
@@ -48,7 +50,7 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, content: object) ->
 def test_no_bit_that_changed_is_trained_from(tmp_path: Path) -> None:
     """It is noticed, or is one of those that hold nothing."""
     path = tmp_path / "checkpoint.pt"
-    Checkpoint("run", {"code": "1"}, {"weight": torch.ones(3)}, {"state": {}}, Progress(3, 1, 2)).save(path)
+    Checkpoint("run", {"code": "1"}, {"weight": torch.ones(3)}, {"state": {}}, Progress(3)).save(path)
     whole = path.read_bytes()
     refused = 0
     for place in range(0, len(whole), 5):
@@ -60,14 +62,14 @@ def test_no_bit_that_changed_is_trained_from(tmp_path: Path) -> None:
         else:
             assert loaded is not None
             assert torch.equal(loaded.model["weight"], torch.ones(3))
-            assert (loaded.identity, loaded.optimizer, loaded.progress) == ("run", {"state": {}}, Progress(3, 1, 2))
+            assert (loaded.identity, loaded.optimizer, loaded.progress) == ("run", {"state": {}}, Progress(3))
     assert refused > len(whole) // 50
 
 
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     for content in (b"", b"no zip", b"PK\x03\x04"):
         (tmp_path / "checkpoint.pt").write_bytes(content)
-        with pytest.raises(StateError, match="expected a checkpoint of version 3"):
+        with pytest.raises(StateError, match="expected a checkpoint of version 4"):
             Checkpoint.load(tmp_path / "checkpoint.pt")
 
 

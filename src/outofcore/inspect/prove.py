@@ -216,11 +216,9 @@ def _opened(store: Store | str | Path | None) -> tuple[list[str] | None, Store |
 
 def _order(domain: Domain, section: Any, store: Store, steps: int, record: Mapping[str, Any]) -> dict[str, Any]:
     """The order of so many steps of a training on a store here, with these settings."""
-    skip = Steps("train.skip", section.train.skip).until(steps)
-    skipped = sum(last - first + 1 for first, last in skip)
     try:
         with training_batches(domain, section, store, _UNBOUNDED, record["processes"][-1]["ranks"]) as batches:
-            return dict(flat_params(order_of(batches, steps, skipped)))
+            return dict(flat_params(order_of(batches, steps, Steps("train.skip", section.train.skip))))
     except OutOfCoreError as error:
         return {"": str(error)}
 

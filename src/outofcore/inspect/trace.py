@@ -97,7 +97,7 @@ def splits_with(store: Store, record: str) -> list[str]:
 def appearance_table(loaders: Mapping[str, Loader], record: str, epochs: int) -> DisplayTable:
     """The steps that have rows of a record, by split: of their epoch, and counted from epoch 0 on."""
     rows = [
-        (split, epoch, step, epoch * len(batches) + step, samples)
+        (split, epoch, step, epoch * batches.epoch_steps + step, samples)
         for split, batches in loaders.items()
         for epoch, step, samples in batches.steps_of(record, epochs)
     ]

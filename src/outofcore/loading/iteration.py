@@ -176,6 +176,16 @@ class Loader(IterableDataset[Batch]):
         """The epoch of the current iteration, or of the next one if none has begun."""
         return self._epoch
 
+    @property
+    def step(self) -> int:
+        """The last step of which all samples were received, from epoch 0 on: the same on any number of ranks."""
+        return self._steps_before(self.epoch, self._received)
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of an epoch, on any number of ranks: more than batches where the last samples are fewer than these."""
+        return sum(map(self._batching.steps, self._positions))
+
     def set_epoch(self, epoch: int) -> None:
         """Start the next iteration at the beginning of this epoch; one that has begun ends."""
         self._move(whole("epoch", epoch, 0, _MOST_EPOCHS), 0)
@@ -270,7 +280,7 @@ class Loader(IterableDataset[Batch]):
             From 0, as in :meth:`set_epoch`.
         step
             Which batch, from 1 for the first of that epoch, counted on through the epochs that follow: of epoch 0, the
-            step that training prints.
+            step that training prints. One of fewer samples than ranks is in the batch before.
 
         Returns
         -------
@@ -284,10 +294,8 @@ class Loader(IterableDataset[Batch]):
         ParamsError
             If the loader has no batch, or a number is out of range.
         """
-        epoch, received, end = self._place_of(epoch, step)
+        epoch, received = self._place_of(epoch, step)
         starts, turns = self._rest(epoch, received)
-        if received == end:
-            raise ParamsError(f"step {step}: fewer samples than the {self._batching.world} ranks, in the batch before")
         part = int(turns[0]) if len(turns) else 0
         reader, first = self.readers[part], list[Ints]()
         begin, stop = next(self._batching.spans(starts[part], reader.sampler.positions))
@@ -356,13 +364,8 @@ class Loader(IterableDataset[Batch]):
     def _steps_before(self, epoch: int, received: int) -> int:
         """Steps before a position, from epoch 0 on."""
         if len(self.readers) == 1:
-            return epoch * self._epoch_steps + min(-(-received // self._batching.size), self._epoch_steps)
-        return epoch * self._epoch_steps + int(np.searchsorted(self._turns_of(epoch)[1], received))
-
-    @property
-    def _epoch_steps(self) -> int:
-        """Steps that an epoch counts, whatever the ranks."""
-        return sum(map(self._batching.steps, self._positions))
+            return epoch * self.epoch_steps + min(-(-received // self._batching.size), self.epoch_steps)
+        return epoch * self.epoch_steps + int(np.searchsorted(self._turns_of(epoch)[1], received, "right")) - 1
 
     def _numbers(self, epoch: int, received: int) -> Iterator[int]:
         """The numbers of the steps whose batches follow a position."""
@@ -370,24 +373,26 @@ class Loader(IterableDataset[Batch]):
             return count(self._steps_before(epoch, received) + 1)
         ends = self._turns_of(epoch)[1]
         batches = np.flatnonzero((ends[:-1] >= received) & (ends[:-1] < ends[1:]))
-        return iter((epoch * self._epoch_steps + batches + 1).tolist())
+        return iter((epoch * self.epoch_steps + batches + 1).tolist())
 
     def _skipped(self, epoch: int, received: int) -> dict[str, Any]:
         """The steps before a position that are left out."""
         steps = self._skip.until(self._steps_before(epoch, received)) if self._skip else []
         return {"batch_size": self._batching.size, "steps": steps} if steps else {}
 
-    def _place_of(self, epoch: int, step: int) -> tuple[int, int, int]:
-        """The epoch of a step that is counted from another one on, and the samples of all parts before and with it."""
+    def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
+        """The epoch of a step that is counted from another one on, and the samples of all parts before its batch."""
         if not len(self):
             raise ParamsError("this loader has no batch, so no step")
-        more, batch = divmod(whole("step", step, 1) - 1, self._epoch_steps)
+        more, batch = divmod(whole("step", step, 1) - 1, self.epoch_steps)
         epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + more
         if len(self.readers) == 1:
             begin, end = (self._batching.step_start(number, self.samples) for number in (batch, batch + 1))
-        else:
-            begin, end = self._turns_of(epoch)[1][batch : batch + 2].tolist()
-        return epoch, begin, end
+            return epoch, begin if begin < end else self._batching.step_start(batch - 1, end)
+        turns, ends = self._turns_of(epoch)
+        if ends[batch] == ends[batch + 1]:
+            batch = np.flatnonzero(turns[:batch] == turns[batch])[-1]
+        return epoch, int(ends[batch])
 
     def _turns_of(self, epoch: int) -> tuple[Ints, Ints]:
         """The part of each step of an epoch, and how many samples of all parts come before each, and in all."""

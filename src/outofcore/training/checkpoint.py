@@ -16,25 +16,21 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from outofcore.domains.sections import TrainSection
 from outofcore.errors import StateError
 from outofcore.system.durable import WorkFolder, remove_unfinished, replacing, writing
 from outofcore.system.failures import NamedFile, raise_if_of_system
 from outofcore.training.ranks import refuse_other_steps, this_rank
 
-VERSION = 3
+VERSION = 4
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class Progress:
-    step: int = 0  # optimizer steps made
-    epoch: int = 0
-    batches: int = 0  # of the current epoch, trained on
-    skipped: int = 0  # of the steps, those that ``skip`` left out
+    step: int = 0  # the last one made, of the loader's
     # device, ranks and micro-batch of each process that made steps, with the step after which it began
     processes: list[dict[str, Any]] = field(default_factory=list)
-    loader: dict[str, Any] | None = None  # the training loader's state after them; None at both ends of an epoch
+    loader: dict[str, Any] | None = None  # the training loader's state after it; None at both ends of an epoch
     # rows of the curves: step and metrics by name
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     loss_sum: float = 0.0  # since the last row of the curves
@@ -51,21 +47,6 @@ class Progress:
     def micro_batch(self) -> int:
         """That of the next step."""
         return int(next(known for known in reversed(self.processes) if known["step"] <= self.step)["micro_batch"])
-
-    def epoch_over(self, batches: int) -> bool:
-        """Whether the epoch is over, of which the ranks there are now make so many batches.
-
-        Those that trained it may have made fewer of the same samples: where each rank has to get one, the last batch
-        takes in those that are left.
-        """
-        return self.batches > 0 and (self.loader is None or self.batches >= batches)
-
-    def steps(self, section: TrainSection, batches: int) -> int:
-        """Steps of the whole run: those that were made, and the rest in epochs of so many batches."""
-        over = self.epoch_over(batches)
-        whole = section.epochs - self.epoch - over
-        steps = self.step + whole * batches - (0 if over else self.batches)
-        return min(steps, section.max_steps) if section.max_steps >= 0 else steps
 
 
 @dataclass(frozen=True)

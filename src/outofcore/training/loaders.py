@@ -34,6 +34,16 @@ class Batches(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def step(self) -> int:
+        """The last step of which all samples were delivered, from epoch 0 on."""
+        ...
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of an epoch; a batch may be several of them."""
+        ...
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration."""
         ...

@@ -91,11 +91,11 @@ def fit(
     saver = Saver(checkpoint, json.dumps(identity, sort_keys=True), code or {}, checkpoint_seconds)
     device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
     with device_memory():
-        run = _Run(name, task.to(where), section, len(train), where, saver, out / "plots" / name)
+        run = _Run(name, task.to(where), section, train.epoch_steps, where, saver, out / "plots" / name)
     progress, curves, steps = run.progress, run.curves, run.steps
-    length = _length(section, steps, len(train))
+    length = _length(section, steps, train.epoch_steps)
     note(f"{name}: {length}")
-    between = min(steps, section.val_every or len(train))
+    between = min(steps, section.val_every or train.epoch_steps)
     if val_batches > between > 0:
         shorter = "val_examples reads fewer"
         note(f"{name}: a validation is {val_batches:,} batches, but {between:,} steps come before it; {shorter}")
@@ -116,10 +116,8 @@ def fit(
             curves.draw(step, row)
         curves.show(progress.step)
         while progress.step < steps:
-            if progress.epoch_over(len(train)):
-                if section.val_every is None:
-                    run.validate(val, val_batches)
-                progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
+            if section.val_every is None and progress.step and progress.loader is None:
+                run.validate(val, val_batches)
             run.train_epoch(train, val, val_batches)
         if progress.validated != progress.step:
             run.mean_loss()
@@ -152,7 +150,7 @@ def fit(
         record = {
             "code": dict(code or {}),
             "processes": progress.processes,
-            "order": order_of(train, progress.step, progress.skipped),
+            "order": order_of(train, progress.step, run.skip),
         }
         write_model(out / "models" / name, task, saver.identity, progress.step, record)
         write_json(out / f"metrics/{name}/train.json", figures)
@@ -163,9 +161,9 @@ def fit(
     return figures
 
 
-def _length(section: TrainSection, steps: int, batches: int) -> str:
+def _length(section: TrainSection, steps: int, epoch_steps: int) -> str:
     """What a run takes, in words."""
-    epochs = f"{section.epochs} epoch{'s' * (section.epochs != 1)} of {batches:,} step{'s' * (batches != 1)}"
+    epochs = f"{section.epochs} epoch{'s' * (section.epochs != 1)} of {epoch_steps:,} step{'s' * (epoch_steps != 1)}"
     if steps < section.max_steps:
         return f"{epochs}; max_steps {section.max_steps:,} is not reached: set epochs to train longer"
     if steps == section.max_steps:
@@ -207,14 +205,14 @@ class _Run:
         name: str,
         task: Task,
         section: TrainSection,
-        batches: int,  # of an epoch
+        epoch_steps: int,
         where: torch.device,
         saver: Saver,
         curves: Path,
     ) -> None:
         self.stop = StopBetweenSteps()
         self.samples, self.seconds, self.waited = 0, 0.0, 0.0  # of the steps in this process
-        self._task, self._section, self._skip = task, section, Steps("train.skip", section.skip)
+        self._task, self._section, self.skip = task, section, Steps("train.skip", section.skip)
         self._where = where
         self._saver, self._ranks = saver, meet(where)
         self._optimizer = make_optimizer(
@@ -225,7 +223,9 @@ class _Run:
             betas=section.betas,
         )
         self.progress = saver.resume(task, self._optimizer)
-        self.steps = self.progress.steps(section, batches)
+        self.steps = section.epochs * epoch_steps
+        if section.max_steps >= 0:
+            self.steps = min(self.steps, section.max_steps)
         self.curves = Curves(name, curves, self.steps)
         self._loss, self._validated = "", ""  # as they are shown
         data_parallel = partial(
@@ -241,36 +241,43 @@ class _Run:
 
     def train_epoch(self, train: Batches, val: Batches, val_batches: int) -> None:
         """Train to the end of the epoch, or of the run, with the validations that are due in between."""
-        progress, epoch = self.progress, f"epoch {self.progress.epoch + 1}"
-        train.set_epoch(progress.epoch)
+        progress, every = self.progress, self._section.val_every
+        epoch = progress.step // train.epoch_steps
+        train.set_epoch(epoch)
         if progress.loader is not None:
             train.load_state_dict(progress.loader)
+            self._move(train)  # on, where fewer samples are left than there are ranks now
         batches, begun = iter(train), time.perf_counter()
-        while progress.batches < len(train) and progress.step < self.steps:
+        while progress.step < min((epoch + 1) * train.epoch_steps, self.steps):
             asked = time.perf_counter()
-            if self._section.val_every and progress.step and progress.step % self._section.val_every == 0:
+            if every and progress.step // every > max(progress.validated, 0) // every:
                 self.validate(val, val_batches)
                 begun, asked = begun + time.perf_counter() - asked, time.perf_counter()
             batch = next(batches)
-            if progress.step + 1 in self._skip:
-                progress.step, progress.batches = progress.step + 1, progress.batches + 1
-                progress.skipped += 1
-                progress.loader = train.state_dict() if progress.batches < len(train) else None
+            if progress.step + 1 in self.skip:
+                self._move(train)
                 continue
             self.waited += time.perf_counter() - asked
             rate = self._step(batch)
-            progress.loader = train.state_dict() if progress.batches < len(train) else None
+            self._move(train)
             if progress.step % max(self.steps // ROWS, 1) == 0:
                 mean = self.mean_loss()
                 progress.loss_sum = progress.loss_count = 0.0
                 self._record({"train/loss": mean} | ({"train/learning_rate": rate} if self._rate_changes else {}))
                 self._loss = f"loss {mean:.4g}"
             speed = self._ranks.world * self.samples / (self.seconds + time.perf_counter() - begun)
-            self.curves.show(progress.step, epoch, self._loss, f"{speed:,.0f} samples/s", self._validated)
+            self.curves.show(
+                progress.step, f"epoch {epoch + 1}", self._loss, f"{speed:,.0f} samples/s", self._validated
+            )
             self._pause()
         if self._where.type == "cuda":
             torch.cuda.synchronize(self._where)
         self.seconds += time.perf_counter() - begun
+
+    def _move(self, train: Batches) -> None:
+        """Count the steps that the loader is past."""
+        self.progress.step = train.step
+        self.progress.loader = train.state_dict() if train.step % train.epoch_steps else None
 
     def _step(self, batch: Batch) -> float:
         """Make a step; returns its learning rate."""
@@ -285,7 +292,6 @@ class _Run:
             pieces = list(self._task.micro_batches(batch, progress.micro_batch()))
             totals = train_step(self._model, self._optimizer, pieces, self._ranks.world, self._section.clip_norm)
         self._losses.append(totals)
-        progress.step, progress.batches = progress.step + 1, progress.batches + 1
         self.samples += len(next(iter(batch.values())))
         return rate
 

@@ -19,6 +19,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.loading.iteration import Loader
+from outofcore.order.steps import Steps
 from outofcore.params import load_params
 from outofcore.store.reader import Store
 from outofcore.system.durable import replace_file, replace_text
@@ -131,16 +132,14 @@ def load_weights(task: Task, folder: Path) -> None:
         raise StateError(message) from error
 
 
-def order_of(train: Batches, steps: int, skipped: int) -> dict[str, Any]:
+def order_of(train: Batches, steps: int, skip: Steps) -> dict[str, Any]:
     """What determines the batches of a run of so many steps, as JSON values; the first and the last by digest.
-
-    Of the steps, ``skipped`` were left out.
 
     A digest is a SHA-256 over part, split and rows of the samples, and the records that these come from.
     """
     state = train.state_dict()
     facts = {"version": state.get("version"), "layout": state.get("layout"), "batches of an epoch": len(train)}
-    facts["steps left out"] = skipped
+    facts["steps left out"] = skip.until(steps)
     if isinstance(train, Loader) and steps:
         for name, step in (("first batch", 1), ("last batch", steps)):
             samples = [(one.sample, one.part, one.split, one.row, one.rows, one.record) for one in train.trace(0, step)]

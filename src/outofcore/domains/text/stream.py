@@ -170,6 +170,16 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._running = self._batches()
         return self._iterate(self._running)
 
+    @property
+    def step(self) -> int:
+        """The batch that was given last, counted from epoch 0 on."""
+        return self.epoch * len(self) - (-self._given // self._batch_size)
+
+    @property
+    def epoch_steps(self) -> int:
+        """As many as batches."""
+        return len(self)
+
     def set_epoch(self, epoch: int) -> None:
         """Start the next iteration at the beginning of this epoch."""
         self.epoch, self._given, self._read, self._begun = epoch, 0, "", False
