@@ -116,6 +116,11 @@ def test_the_same_disk_for_store_and_copy_is_asked_for_both(disk: Disk) -> None:
     assert asked == [6 * MIB, 12 * MIB]
     with pytest.raises(SpaceError, match=r"links in place of DVC's copy \('dvc config cache\.type hardlink,symlink'\)"):
         Guard("text", margin=1, reserve=0).require(needs)
+    # where links are asked for and the disk has none, as exFAT
+    needs = [Need(linked / "out.zarr", purpose, 9 * MIB) for purpose in (Purpose.STORE, Purpose.DVC_COPY)]
+    with pytest.raises(SpaceError, match=r"Ways out: .*the cache on another disk") as refused:
+        Guard("text", margin=0, reserve=0).require(needs)
+    assert "cache.type" not in str(refused.value)
 
 
 @pytest.mark.root

@@ -104,7 +104,8 @@ def test_links_that_cannot_be_made_are_refused_before_the_work(disk: Disk, tmp_p
     cache = find_cache(root)
     assert cache is not None
     with pytest.raises(
-        SpaceError, match=r"cache\.type hardlink allows no link .* 'dvc config cache\.type hardlink,symlink'"
+        SpaceError,
+        match=r"cache\.type hardlink allows no link .* set one that does: 'dvc config cache\.type symlink,copy'",
     ):
         commit_of(root / "out.zarr", cache)
     assert dvc(root, "repro", "-q").returncode != 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from outofcore.errors import SpaceError
 from outofcore.settings.sizes import format_bytes
-from outofcore.space.dvc_cache import REMOVE_OLD
+from outofcore.space.dvc_cache import REMOVE_OLD, find_cache
 from outofcore.space.filesystems import filesystem_of
 from outofcore.space.forecast import Demand, Need, Purpose, demands
 from outofcore.system.project import project_of
@@ -100,11 +100,11 @@ def ways_out(demand: Demand, section: str) -> list[str]:
         less = f"a smaller model ({section}.train.preset)"
     else:
         less = f"a smaller store (codec zstd in {section}.store, stricter {section}.filters)"
-    if copies and purposes & {Purpose.STORE, Purpose.MODEL}:
-        elsewhere = "links in place of DVC's copy ('dvc config cache.type hardlink,symlink')"
-        elsewhere += " or the cache on another disk ('dvc cache dir --local FOLDER')"
-    elif copies:
+    if copies:
         elsewhere = "the cache on another disk ('dvc cache dir --local FOLDER')"
+        outputs = [need.path for need in demand.needs if need.purpose in (Purpose.STORE, Purpose.MODEL)]
+        if outputs and (cache := find_cache(outputs[0].parent)) and cache.types[0] != "hardlink":
+            elsewhere = f"links in place of DVC's copy ('dvc config cache.type hardlink,symlink') or {elsewhere}"
     elif Purpose.WORK in purposes:
         elsewhere = "another folder for work in progress (scratch in machine.yaml)"
     else:

@@ -68,7 +68,7 @@ def commit_of(output: str | Path, cache: DvcCache) -> Commit:
         raise SpaceError(
             f"{cache.origin}: cache.type {','.join(cache.types)} allows no link that works between {cache.folder} and "
             f"{workspace} (what works: {', '.join(working)}), so DVC would fail to commit; "
-            "set it with 'dvc config cache.type hardlink,symlink'"
+            f"set one that does: 'dvc config cache.type {','.join(working)}'"
         )
     return commit
 
