@@ -70,6 +70,17 @@ def test_a_plan_of_raw_files_needs_no_project(folder: Path) -> None:
     assert "-S: expected DOMAIN and RAW" in call("plan", "-S", "store.codec=none", code=2).stderr
 
 
+def test_a_plan_of_text_needs_no_tokenizer_and_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join(f"document {number} of words " * 30 for number in range(200)))
+    monkeypatch.chdir(tmp_path)
+    settings = ["-S", "tokenizer.vocab_size=300", "-S", 'source.separator="\\n\\n"']
+    (planned,) = json.loads(call("plan", "text", "a.txt", *settings, "--json").stdout)["domains"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    call("convert", "text", "a.txt", "text.zarr", *settings)
+    found = sum(len(open_store("text.zarr").sequences(split)) for split in ("train", "val", "test"))
+    assert planned["estimate"]["sequences"] == pytest.approx(found, rel=0.05)
+
+
 def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
     for file in (folder / "raw").iterdir():
         file.write_text("no number\n\n")

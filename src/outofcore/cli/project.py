@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +43,8 @@ def plan(
 
     With RAW, the forecast is of 'outofcore convert' and 'outofcore train' in this folder, or of a store elsewhere.
 
-    A sample of the real input is converted in memory; nothing is kept on disk.
+    A sample of the real input is converted in memory; nothing is kept on disk, nor the tokenizer that is
+    learnt for RAW of text.
 
     \b
     Examples:
@@ -68,6 +70,7 @@ def plan(
             from outofcore.project.entries import project_store
             from outofcore.project.locked import refuse_earlier_tokenizer
             from outofcore.space.links import commit_of
+            from outofcore.system.durable import TemporaryFolder
 
         if domains and raw is not None:
             given, cache = given_settings(setting or [], domains[:1]), None
@@ -80,11 +83,15 @@ def plan(
             sections = {name: settings.section(name) for name in names}
             if "text" in sections:
                 refuse_earlier_tokenizer(sections["text"], file.with_name("dvc.lock"))
-        with terminal.waiting() as tell:
+        with terminal.waiting() as tell, ExitStack() as learnt:
             planned = []
-            for name, section in sections.items():
+            for name, stated in sections.items():
                 tell(f"{name}: converting a sample of the input")
-                domain = get_domain(name)
+                domain, section = get_domain(name), stated
+                if raw is not None and params is None:
+                    folder = TemporaryFolder()
+                    learnt.callback(folder.remove)
+                    section = domain.prepared(stated, str(folder.path / name))
                 place = store or project_store(domain)
                 commit = commit_of(place, cache) if cache else None
                 planned.append(plan_domain(domain, section, place, machine, commit, ranks=ranks, sizes=sizes))
