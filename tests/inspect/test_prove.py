@@ -19,6 +19,7 @@ import yaml
 
 import outofcore
 from outofcore.domains.registry import get_domain
+from outofcore.errors import StateError
 from outofcore.inspect.prove import prove
 from outofcore.order.steps import Steps
 from outofcore.store.reader import open_store
@@ -503,3 +504,12 @@ def test_a_model_is_trained_again_byte_for_byte() -> None:
     claim = prove(Path("run"), open_store("chess.zarr"), again=True).claims[-1]
     assert (claim.verdict, claim.recorded, claim.now) == ("differs", sha(MODEL), digest)
     assert "needs STORE" in call("prove", "run", "--again", code=2).stderr
+
+
+def test_a_model_of_raw_files_is_not_trained_again_from_their_catalogue() -> None:
+    catalogue = open_store("chess.zarr")
+    catalogue.attributes["rows"] = dict.fromkeys(catalogue.splits, 0)
+    with pytest.raises(
+        StateError, match=r"mode: stream\); in its project, 'dvc repro -f -s train@text' trains it again$"
+    ):
+        prove(Path("run"), catalogue, again=True)

@@ -30,6 +30,7 @@ from tests.store.synced import Synced
 
 CURES = {
     errno.EIO: "check that disk, and run again",
+    errno.ENOENT: "its folder was removed meanwhile, as DVC does for another run; end that one, and run again",
     errno.EACCES: "give this user write permission there, and run again",
     errno.EPERM: "give this user write permission there, and run again",
     errno.EROFS: "mount that filesystem for writing, or write elsewhere, and run again",

@@ -268,6 +268,11 @@ def _again(file: Path, digest: str, name: str, section: Any, record: Mapping[str
     several = any(process["ranks"] != 1 for process in record["processes"])
     if section.train.arithmetic != "portable" or several or store is None:
         raise StateError(f"{file}: --again needs STORE, and a model of train.arithmetic: portable, trained on one rank")
+    if not any(store.attributes["rows"].values()):
+        raise StateError(
+            f"{file}: --again needs a model of rows of a store, this one read raw files (mode: stream); "
+            "in its project, 'dvc repro -f -s train@text' trains it again"
+        )
     with TemporaryDirectory() as out:
         code = f"import sys; from {__name__} import train_as; train_as(*sys.argv[1:])"
         command = [sys.executable, "-c", code, str(file), str(store.root), out]

@@ -27,6 +27,7 @@ _CURES = {
     errno.EROFS: "mount that filesystem for writing, or write elsewhere",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f), or lower store.shard_rows",
     errno.EIO: "check that disk",
+    errno.ENOENT: "its folder was removed meanwhile, as DVC does for another run; end that one",
 }
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.EINVAL}  # of a mount without flock
 LOCK, MARK = "lock", "outofcore-work"
