@@ -119,7 +119,7 @@ def lengthen(source: Path, folder: Path, size: int, file_bytes: int = 760_000, f
     """
     section = section_of("text", source)
     documents = [
-        document.replace(b"\r\n", b"\n") for file in files_of("text", section) for document in texts(file, section)
+        document.replace(b"\r\n", b"\n") for file in files_of("text", section) for document in texts(file, section, [])
     ]
     paragraphs = [part + b"\n\n" for document in documents for part in document.split(b"\n\n")]
     generator = np.random.default_rng(0)
