@@ -21,7 +21,8 @@ from outofcore.loading.loader import loader
 from outofcore.loading.memory import BatchBytes, decoding_bytes, piece_chunks
 from outofcore.order.balanced import Balanced
 from outofcore.order.mixture import Mixture
-from outofcore.order.plain import Shuffle
+from outofcore.order.plain import PlainSampler, Shuffle
+from outofcore.order.sampling import PoolLimits
 from outofcore.order.weighted import Weighted
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
@@ -285,6 +286,21 @@ def test_what_a_refusal_advises_is_accepted(chunks: int, parts: int, window: Any
             opened(budget, **({"shuffle": {name: change}} if name == "pool_blocks" else {name: change}))
             followed += 1
     assert followed
+
+
+def test_a_refusal_that_nothing_cures_asks_for_pools_twice(narrow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a billion rows each answer takes a tenth of a second."""
+    asked = list[int]()
+    answer = PlainSampler.limits
+
+    def limits(sampler: PlainSampler, world: int) -> PoolLimits:
+        asked.append(world)
+        return answer(sampler, world)
+
+    monkeypatch.setattr(PlainSampler, "limits", limits)
+    with pytest.raises(BudgetError, match="no smaller pool or batch fits this budget"):
+        loader(narrow, memory=10_000, residency="streamed", tensors=("id",), window={"length": 2, "mode": "never"})
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from inspect import signature
 from itertools import chain
+from math import gcd
 from pathlib import Path
 from typing import Any, Never, get_args
 
@@ -27,7 +29,7 @@ from outofcore.loading.split import Split, field_names, open_split
 from outofcore.loading.transform import Transform
 from outofcore.order.batching import Batching, Last
 from outofcore.order.plain import InOrder, Shuffle
-from outofcore.order.sampling import Sampler, Sampling
+from outofcore.order.sampling import PoolLimits, Sampler, Sampling
 from outofcore.order.steps import Steps
 from outofcore.order.windows import Window
 from outofcore.settings.hardware import usable_cores
@@ -194,8 +196,12 @@ def loader(
             raise ParamsError(
                 f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             )
-    mixing = [_mixing(*pair, batch_size) for pair in pairs]
     samples = [sample_bytes(opened) for opened in opened_splits]
+
+    @cache  # the advice of a refusal asks for the same pools with many batch sizes
+    def limits(pool_blocks: int | None) -> list[PoolLimits]:
+        samplers = [sampler if pool_blocks is None else sampler.with_pool(pool_blocks) for _, sampler in pairs]
+        return [sampler.limits(gcd(batching.world, sampler.lanes)) for sampler in samplers]
 
     def planned(
         pool_blocks: int | None = None, batch_size: int = batch_size, residency: ResidencyName = residency
@@ -203,14 +209,15 @@ def loader(
         estimates = [
             measure(
                 opened,
-                sampler if pool_blocks is None else sampler.with_pool(pool_blocks),
+                limits_of_part,
+                sampler.access,
                 sample,
                 batch_size,
                 batching.world,
                 threads,
                 len(parts),
             )
-            for (opened, sampler), sample in zip(pairs, samples, strict=True)
+            for (opened, sampler), limits_of_part, sample in zip(pairs, limits(pool_blocks), samples, strict=True)
         ]
         return choose(residency, estimates, budget)
 
@@ -225,6 +232,7 @@ def loader(
         opened.columns.read()
     for store in stores:
         store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
+    mixing = [_mixing(*pair, batch_size) for pair in pairs]
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [

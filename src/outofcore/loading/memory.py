@@ -6,7 +6,6 @@ and batches, of which more are made ahead where there is room.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from outofcore.errors import BudgetError
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
-from outofcore.order.sampling import Access, PoolLimits, Sampler
+from outofcore.order.sampling import Access, PoolLimits
 from outofcore.settings.sizes import format_bytes
 
 READY_GROUPS = 2  # in addition to one per thread: one used by the consumer, one ready
@@ -162,10 +161,17 @@ def decoding_bytes(threads: int, chunk: int, chunks: int, pool_chunks: int, *, l
 
 
 def measure(
-    split: Split, sampler: Sampler, sample: SampleBytes, batch_size: int, world: int, threads: int, parts: int = 1
+    split: Split,
+    limits: PoolLimits,
+    access: Access,
+    sample: SampleBytes,
+    batch_size: int,
+    world: int,
+    threads: int,
+    parts: int,
 ) -> MemoryEstimate:
     """What one of ``world`` ranks needs to read a split, one of so many parts."""
-    limits, rows, mask = sampler.limits(math.gcd(world, sampler.lanes)), split.rows, split.sequences.mask
+    rows, mask = split.rows, split.sequences.mask
     tables = split.columns.bytes + (0 if mask is None else mask.nbytes)
     cached = sorted(array.cached_bytes for array in rows.arrays)
     kept = sum(cached) + 2 * sum(cached[-threads:])  # one that is being decoded is there encoded and decoded besides
@@ -185,7 +191,7 @@ def measure(
         threads=threads,
         parts=parts,
         decoding=fetching + decoding_bytes(threads, chunk, chunks, pool_chunks, local=split.local, held=held),
-        access=sampler.access,
+        access=access,
         mappable=split.mappable,
     )
 
@@ -262,6 +268,8 @@ def smaller(planned: Callable[..., object], residency: str, pool_blocks: int, ba
 
     def largest(name: str, below: int) -> int:
         """The largest value of an argument that is accepted, 0 if none is: smaller ones take less."""
+        if below < 2 or not accepted(**{name: 1}):
+            return 0
         return bisect_right(range(1, below), 0, key=lambda value: int(not accepted(**{name: value})))
 
     ways = [f"pool_blocks={blocks}"] if (blocks := largest("pool_blocks", pool_blocks)) else []
