@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import pickle
+import re
 import shutil
 import tracemalloc
 from collections import Counter
@@ -416,3 +418,16 @@ def test_a_refused_budget_reads_no_chunk(tmp_path: Path) -> None:
         loader(tmp_path / "a.zarr", batch_size=10, memory="100KiB")
     with pytest.raises(StoreError, match="cannot be read"):
         next(iter(loader(tmp_path / "a.zarr", batch_size=10, memory="64MiB")))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind", ["chunk", "metadata"])
+def test_a_pipe_that_nobody_writes_to_is_one_line(tmp_path: Path, kind: str, zarr_format: int) -> None:
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format)  # type: ignore[arg-type]
+    group.create_array("x", shape=(1000, 4), chunks=(100, 4), dtype="u1")[:] = 1
+    names = {"chunk": ("3.0", "c/3/0"), "metadata": (".zarray", "zarr.json")}
+    path = tmp_path / "a.zarr/x" / names[kind][zarr_format - 2]
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(StoreError, match=f"{re.escape(str(path))}: expected a file, got a pipe"):
+        list(loader(open_zarr(tmp_path / "a.zarr"), "train", 100, shuffle=False))

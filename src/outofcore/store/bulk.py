@@ -43,7 +43,8 @@ KINDS = {CODECS[name].zarr: kind for name, kind in _KINDS.items()}
 """The compressors that :func:`decode_plain` knows, by Zarr's names, "" for none."""
 
 _KEPT = threading.local()
-_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+# A pipe that nobody writes to is not waited for.
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _LEVEL = 100  # ZSTD_c_compressionLevel
 
 

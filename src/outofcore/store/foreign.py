@@ -303,6 +303,23 @@ def open_zarr(
     return store
 
 
+class _Files(zarr.storage.LocalStore):
+    """What a path names; a pipe or a socket in it is refused, for which zarr-python would wait."""
+
+    async def get(self, key: str, *options: Any, **named: Any) -> Any:
+        self._refuse(key)
+        return await super().get(key, *options, **named)
+
+    def get_sync(self, key: str, *options: Any, **named: Any) -> Any:
+        self._refuse(key)
+        return super().get_sync(key, *options, **named)
+
+    def _refuse(self, key: str) -> None:
+        path = self.root / key
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise StoreError(f"{path}: expected a file, got a pipe, a socket or a device; get the store again")
+
+
 class _Addressed(zarr.storage.ObjectStore[Any]):
     """What an address names. Most web servers list nothing: they are asked once, where a storage is asked again."""
 
@@ -327,7 +344,7 @@ class _Addressed(zarr.storage.ObjectStore[Any]):
 def _files_of(array: zarr.Array[Any]) -> Path | RemoteFiles | None:
     """Where its chunks are read without zarr-python; None if they are in a storage of another kind."""
     store, path = array.store_path.store, array.store_path.path
-    if type(store) is zarr.storage.LocalStore:
+    if isinstance(store, _Files) or type(store) is zarr.storage.LocalStore:
         return Path(store.root, path)
     return store.files if isinstance(store, _Addressed) else None
 
@@ -337,7 +354,11 @@ def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any],
     address = address_of(source) if isinstance(source, str | Path) else None
     root = _named(source)
     try:
-        place: Any = _Addressed(address) if address else source
+        place: Any = source
+        if address:
+            place = _Addressed(address)
+        elif isinstance(source, str | Path) and Path(source).is_dir():
+            place = _Files(source, read_only=True)
         group = source if isinstance(source, zarr.Group | zarr.Array) else zarr.open(place, mode="r")
     except StoreError:
         raise

@@ -221,6 +221,8 @@ def open_tokens(
 
 def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
     size = path.stat().st_size
+    if path.is_fifo():
+        raise ValueError("expected a file, got a pipe")
     if path.suffix == ".npy":
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if array.ndim != 1 or array.dtype.kind not in "iu" or not array.dtype.isnative:
