@@ -387,7 +387,5 @@ def test_a_state_is_of_one_file_among_those_of_one_name_and_size(tmp_path: Path,
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.bin")
-    with pytest.raises(
-        StoreError, match=r"a\.bin: no file of token ids .*: expected a file, got a pipe$"
-    ):
+    with pytest.raises(StoreError, match=r"a\.bin: no file of token ids .*: expected a file, got a pipe$"):
         open_tokens(tmp_path / "a.bin", "uint16")
