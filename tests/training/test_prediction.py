@@ -271,7 +271,9 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:
-        real = measure(reader.split, reader.sampler, sample_bytes(reader.split), 32, 1, 2)
+        real = measure(
+            reader.split, reader.sampler.limits(1), reader.sampler.access, sample_bytes(reader.split), 32, 1, 2, 1
+        )
         part = reader.split.part
         rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
         fields = [field for field in schemas[part].sequences if field.name in columns]
