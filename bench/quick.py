@@ -152,7 +152,7 @@ def foreign(folder: Path) -> Ratios:
         store = str(folder / kind)
         in_place.write(store, **form)
         sides = {
-            "streamed": in_place.outofcore(store, 64, memory="48MiB", pool_blocks=16),
+            "streamed": in_place.outofcore(store, 64, memory="48MiB", shuffle={"pool_blocks": 16}),
             "zarr-python": in_place.zarr_python(store, 64),
         }
         measured = compare_here(sides, FOREIGN_TURNS, SECONDS)

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.conversion.estimate import estimate
+from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess.squares import bitboards
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import RawFile, find_files
+from outofcore.settings.machine import Machine
 from outofcore.store.codecs import CodecName
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns, Field, Layout, Schema
@@ -54,13 +55,12 @@ def convert(name: str, section: Any, store: Path, workers: int = 2, *, audits: b
     Returns the content of ``convert.json``, with ``positions`` (rows of all splits), ``seconds`` from the estimate to
     the seal, and ``peak_memory_bytes``.
     """
-    domain, files = get_domain(name), files_of(name, section)
+    domain, files, machine = get_domain(name), files_of(name, section), Machine(workers=workers)
     started = time.perf_counter()
     with MemoryWatch(interval=0.1) as memory:
-        with open_executor("threads", workers) as executor:
-            forecast = estimate(domain, section, files, executor)
+        forecast = forecast_conversion(domain, section, files, store, machine, sample=False).estimate
         if not audits:
-            forecast = replace(forecast, sequences=NEVER, unusual=NEVER)
+            forecast = replace(forecast, sequences=NEVER, unusual=NEVER, bound=None)
         outcome = Conversion(domain, section, files, store, store.with_suffix(".csv")).run(
             forecast,
             executor=open_executor("threads", workers),

@@ -181,7 +181,7 @@ def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""
     [plan], batches, room = choose("auto", [NEEDS], budget)
     assert plan.pinned >= 20
-    assert batches.within(room) == (batches.threads + READY_GROUPS, batches.group_batches)
+    assert batches.within(room)[:2] == (batches.threads + READY_GROUPS, batches.group_batches)
 
 
 def test_an_empty_split_has_nothing_to_keep() -> None:

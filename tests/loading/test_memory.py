@@ -60,15 +60,18 @@ def test_windows_of_text_keep_the_budget(tokens: Path, memory: int, threads: int
     assert int(ended.stdout) < memory
 
 
+@pytest.mark.parametrize("kept", [0, 1 << 20, 30 << 20])
 @pytest.mark.parametrize("maker", [0, 1 << 19, 20 << 20])
-def test_batches_are_within_the_room_that_they_are_given(maker: int) -> None:
-    batches = BatchBytes(1 << 20, maker, 4)
+def test_batches_are_within_the_room_that_they_are_given(maker: int, kept: int) -> None:
+    batches = BatchBytes(1 << 20, maker, 4, kept)
     for room in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
-        groups, size = batches.within(room)
-        assert batches.taken(groups, size) <= max(room, batches.least)
-    assert batches.within(0) == (1, 1)
-    assert batches.within(1 << 30) == (6, 8)
-    assert batches.within(batches.best) == (6, 8)
+        groups, size, whole_groups = batches.within(room)
+        assert batches.taken(groups, size, kept * whole_groups) <= max(room, batches.least)
+    assert batches.within(0)[:2] == (1, 1)
+    assert batches.within(0)[2] is False
+    assert batches.within(2 << 30) == (6, 8, True)
+    assert batches.within(batches.best)[0] == 6
+    assert batches.within(batches.best)[2]
 
 
 ROWS = 300_000

@@ -77,7 +77,7 @@ def edit(name: str, old: str, new: str) -> Callable[[Project], None]:
     return apply
 
 
-VERSIONS = "src/outofcore/domains/versions.py"
+VERSIONS = "src/outofcore/domains/versions.py"  # edits change its size: Python keeps bytecode by size and second
 
 
 def comment(project: Project) -> None:
@@ -105,7 +105,7 @@ MODEL = TRAIN | {"evaluate@chess"}
         pytest.param(edit("params.yaml", "min_plies: 1", "min_plies: 2"), CONVERT, id="filter"),
         pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
         pytest.param(edit(VERSIONS, "(bytes=", "(bytes=9"), CONVERT, id="version of the bytes"),
-        pytest.param(edit(VERSIONS, "training=1", "training=2"), MODEL, id="version of training"),
+        pytest.param(edit(VERSIONS, "training=", "training=9"), MODEL, id="version of training"),
         pytest.param(edit("requirements.lock", "numcodecs==", "numcodecs>="), CHECK, id="versions"),
         pytest.param(comment, NOTHING, id="comment"),
         pytest.param(machine, NOTHING, id="machine"),

@@ -233,10 +233,11 @@ def loader(
     for store in stores:
         store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
     mixing = [_mixing(*pair, batch_size) for pair in pairs]
+    groups, group_batches, whole_groups = bytes_of_batches.within(room)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [
-        SplitReader(*pair, seed, plan, stream, recyclers, sample.slab)
+        SplitReader(*pair, seed, plan, stream, recyclers, 0 if whole_groups else sample.slab)
         for pair, plan, sample in zip(pairs, plans, samples, strict=True)
     ]
     return Loader(
@@ -246,7 +247,7 @@ def loader(
         seed=seed,
         stream=stream,
         threads=threads,
-        flight=bytes_of_batches.within(room),
+        flight=(groups, group_batches),
         returns=map is not None,
         skip=skipped,
         notes=[

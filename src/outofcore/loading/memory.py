@@ -51,6 +51,7 @@ class BatchBytes(NamedTuple):
     batch: int  # bytes of this rank's share of one: its rows as stored, and its tensors
     maker: int  # bytes that a thread holds besides, or keeps, of what map= and a reading allocate
     threads: int
+    kept: int = 0  # bytes that a thread keeps per batch if a reading that allocates much is called for whole groups
     most: int = GROUP_BATCHES  # batches of a group
 
     @property
@@ -58,10 +59,11 @@ class BatchBytes(NamedTuple):
         """Batches that are best made at once."""
         return max(1, min(GROUP_BYTES // max(self.batch, 1), self.most))
 
-    def taken(self, groups: int, group_batches: int) -> int:
+    def taken(self, groups: int, group_batches: int, kept: int = 0) -> int:
         """Bytes of so many groups of batches and the consumer's, and of the threads that make them."""
         copies = 2 if group_batches > 1 else 1  # batches of a group, which has memory of its own
-        return (groups + 1) * group_batches * copies * self.batch + min(groups, self.threads) * self.maker
+        makers = min(groups, self.threads) * (self.maker + group_batches * kept)
+        return (groups + 1) * group_batches * copies * self.batch + makers
 
     @property
     def least(self) -> int:
@@ -71,14 +73,20 @@ class BatchBytes(NamedTuple):
     @property
     def best(self) -> int:
         """Bytes of as many groups as threads work on, and those that wait for the consumer."""
-        return self.taken(self.threads + READY_GROUPS, self.group_batches)
+        groups = self.threads + READY_GROUPS
+        return max(self.taken(groups, self.group_batches), self.taken(groups, 1, self.kept))
 
-    def within(self, room: int) -> tuple[int, int]:
-        """Groups, and batches of a group, that so many bytes hold; one of one always."""
+    def within(self, room: int) -> tuple[int, int, bool]:
+        """Groups, and batches of a group, that so many bytes hold; one of one always.
+
+        Also whether readings that allocate much may be called for whole groups, not for few samples at a time.
+        """
+        whole_groups = self.taken(self.threads + READY_GROUPS, 1, self.kept) <= room
+        kept = self.kept if whole_groups else 0
         counts = range(self.threads + READY_GROUPS, 1, -1)
-        groups = next((count for count in counts if self.taken(count, 1) <= room), 1)
+        groups = next((count for count in counts if self.taken(count, 1, kept) <= room), 1)
         sizes = range(self.group_batches, 1, -1)
-        return groups, next((size for size in sizes if self.taken(groups, size) <= room), 1)
+        return groups, next((size for size in sizes if self.taken(groups, size, kept) <= room), 1), whole_groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +148,13 @@ def memory_estimate(
     return MemoryEstimate(
         chunks=chunks,
         pool_chunks=chunks if limits.chunks is None else limits.chunks,
-        batches=BatchBytes(sample.batch(own), sample.maker(own), threads, GROUP_BATCHES if parts == 1 else 1),
+        batches=BatchBytes(
+            sample.batch(own),
+            sample.maker(own),
+            threads,
+            own * sample.retained if sample.slab else 0,
+            GROUP_BATCHES if parts == 1 else 1,
+        ),
         tables=limits.table_bytes + tables + 5 * 8 * limits.samples + 8 * limits.weights,
         opening=limits.table_bytes + opening,
         decoding=decoding + threads * THREAD_BYTES,
