@@ -69,9 +69,11 @@ def test_batches_are_within_the_room_that_they_are_given(maker: int, kept: int) 
         assert batches.taken(groups, size, kept * whole_groups) <= max(room, batches.least)
     assert batches.within(0)[:2] == (1, 1)
     assert batches.within(0)[2] is False
-    assert batches.within(2 << 30) == (6, 8, True)
-    assert batches.within(batches.best)[0] == 6
-    assert batches.within(batches.best)[2]
+    assert batches.within(0 if not kept else batches.taken(6, 1, kept) - 1)[2] is False
+    assert batches.within(max(1 << 30, batches.taken(6, 8, kept))) == (6, 8, True)
+    assert batches.within(batches.best)[::2] == (6, True)
+    if not kept:
+        assert batches.within(batches.best) == (6, 8, True)
 
 
 ROWS = 300_000
