@@ -116,7 +116,7 @@ def loader(
         Which part of the store, such as a recording session; None for all. Several are read together, each batch from
         one of them, with its place in the store as ``part`` (batch,).
     memory
-        All that the loader may hold, ``"256MiB"``; proved before reading.
+        All that the loader may hold, ``"256MiB"``; checked before an epoch is read.
     residency
         Where decoded rows are kept; ``"auto"`` chooses by the memory. The guide *Loading* describes the others.
     last
