@@ -20,5 +20,5 @@ def test_pages_are_made_without_a_warning(tmp_path: Path) -> None:
     first = (tmp_path / "outofcore.html").read_text(encoding="utf-8")
     for name in outofcore.__all__:
         assert f'id="{name}"' in first
-    assert "proved before reading" in first
+    assert "checked before an epoch is read" in first
     assert (tmp_path / "outofcore" / "domains" / "domain.html").exists()
