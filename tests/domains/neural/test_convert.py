@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import DOMAIN, source
-from outofcore.domains.neural.dtypes import bfloat16_values
+from outofcore.domains.neural.transforms import bfloat16_values
 from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import NO_AUDIT, AuditRate

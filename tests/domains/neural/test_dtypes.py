@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.neural.dtypes import bfloat16_bits, bfloat16_values, encode
+from outofcore.domains.neural.transforms import bfloat16_bits, bfloat16_values, encode
 
 
 @settings(deadline=None)

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from outofcore.domains.neural import DOMAIN
-from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import NeuralSection, TensorSection
 from outofcore.domains.neural.tensors import cast_frames, prepare
+from outofcore.domains.neural.transforms import encode
 
 
 def attributes(dtype="uint8", behavior=None, responses="float32"):

@@ -15,14 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import BLOCK, INVALID, inside, locate, touching, valid_times
-from outofcore.domains.neural.dtypes import encode
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import COVARIATES, FRAMES, RESPONSES, SERIES, SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.resampling import RESAMPLINGS, latest
-from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SERIES
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.streams import Streams, Track, open_session
-from outofcore.domains.neural.transforms import apply, bins_before
+from outofcore.domains.neural.transforms import apply, bins_before, encode
 from outofcore.errors import RawInputError
 from outofcore.ndarrays import Bytes, Ints
 
@@ -131,14 +129,9 @@ class BinReader:
 
     def pictures(self) -> Iterator[tuple[int, Ints]]:
         """Number of the picture in each bin, -1 where there is none, in blocks from their first bin on."""
-        shown, clock = self._streams.shown, self._survey.clock
         starts = np.arange(0, self._survey.bins, BLOCK)
         stops = np.minimum(starts + BLOCK, self._survey.bins)
-        ranges: list[Ranges] = [{} for _ in starts]
-        if clock is not None:
-            spans = locate(shown.times, shown.count, clock.edges_of(starts), clock.edges_of(stops))
-            ranges = [{"shown": span} for span in np.stack(spans, axis=-1)]
-        for start, stop, entries in zip(starts.tolist(), stops.tolist(), ranges, strict=True):
+        for start, stop, entries in zip(starts.tolist(), stops.tolist(), self.locate(starts, stops), strict=True):
             numbers, known = self._shown(start, stop, entries)
             yield start, np.where(known, numbers, -1)
 

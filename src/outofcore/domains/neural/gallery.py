@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, spread
-from outofcore.domains.neural.dtypes import bfloat16_values
+from outofcore.domains.neural.transforms import bfloat16_values
 from outofcore.ndarrays import Bytes, Doubles
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns

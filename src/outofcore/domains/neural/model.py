@@ -13,8 +13,7 @@ from torch import Tensor
 from outofcore.domains.neural.encoder import Encoder, SessionShape
 from outofcore.domains.neural.gallery import filter_pictures
 from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
-from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.roles import COVARIATES
+from outofcore.domains.neural.params import COVARIATES, NeuralSection
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.unit_table import held_out

@@ -1,7 +1,12 @@
-"""The neural section of params.yaml."""
+"""The neural section of params.yaml, and the roles of the series of a session, a row of the table each.
+
+A session has three kinds of data: series with an entry per sample and a clock, whose roles are here; spikes, an entry
+per event (``spikes.py``); and intervals, the trials (``trials.py``).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import not_
 from typing import Annotated, Literal
 
@@ -9,12 +14,29 @@ from pydantic import Field, model_validator
 
 from outofcore.checks import MOST
 from outofcore.domains.domain import Section
-from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.resampling import Resampling
-from outofcore.domains.neural.roles import SERIES
-from outofcore.domains.neural.transforms import SIGNED, Transforms, bins_before
+from outofcore.domains.neural.transforms import SIGNED, ResponseType, StimulusType, Transforms, bins_before
 from outofcore.domains.sections import DomainSection, Filters, Raw, StoreSection, TrainSection, is_unset
 from outofcore.store.codecs import CodecName
+
+
+@dataclass(frozen=True)
+class Role:
+    field: str  # of source.names and, of a covariate, of the rows in the store
+    entry: str  # what an entry is called in reasons, counts and messages
+    noun: str
+    times: str  # the field of source.names that has its clock
+    stream: str  # its key in the attributes of a store
+
+
+FRAMES = Role("stimulus", "frame", "the stimulus", "frame_times", "shown")
+RESPONSES = Role("responses", "sample", "the responses", "sample_times", "samples")
+COVARIATES = (Role("behavior", "behavior", "the behaviour", "behavior_times", "behavior"),)
+"""What is stored next to the responses, as float32, brought to the bins by ``source.resample``."""
+
+SERIES = (FRAMES, RESPONSES, *COVARIATES)
+
+SPIKES = Role("spike_times", "spike", "the spikes", "", "spikes")
 
 TimeUnit = Literal["s", "ms", "us", "ns"] | Annotated[float, Field(gt=0, le=1e9)]
 """A number is a rate: times are numbers of samples, so many per second."""

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from outofcore.display.table import DisplayTable, Kind
 from outofcore.domains.neural import schema
 from outofcore.domains.neural.convert import convert
-from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes
 from outofcore.domains.neural.source import units_of
 from outofcore.domains.neural.survey import survey_sessions
+from outofcore.domains.neural.transforms import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.planning import LoaderBytes, Outlook
 from outofcore.raw.files import RawFile
 from outofcore.settings.sizes import format_bytes

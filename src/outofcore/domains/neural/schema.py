@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from outofcore.domains.neural.dtypes import stored_as
-from outofcore.domains.neural.params import NeuralSection, SourceSection
+from outofcore.domains.neural.params import COVARIATES, NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.folder import LAYOUTS
-from outofcore.domains.neural.roles import COVARIATES
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import FORMATS, Session
 from outofcore.domains.neural.survey import first_names, survey_sessions
+from outofcore.domains.neural.transforms import stored_as
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import COVARIATES, FRAMES, SPIKES, SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
-from outofcore.domains.neural.roles import COVARIATES, FRAMES, SPIKES
 from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, check_streams
 from outofcore.domains.neural.transforms import transformed_shape

@@ -12,11 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import TIME, Times, listed_clock
-from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
+from outofcore.domains.neural.params import (
+    COVARIATES,
+    FRAMES,
+    RESPONSES,
+    SPIKES,
+    RepeatSection,
+    Role,
+    SourceSection,
+    TimeUnit,
+)
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, columns_of
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_trial, find_vector, unread
-from outofcore.domains.neural.roles import COVARIATES, FRAMES, RESPONSES, SPIKES, Role
 from outofcore.domains.neural.sessions import Session, open_recording
 from outofcore.domains.neural.spikes import SpikeOwners, Spikes, find_spikes
 from outofcore.domains.neural.unit_table import Units, find_units

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from outofcore.domains.neural.params import NeuralSection, TensorSection
-from outofcore.domains.neural.roles import COVARIATES
+from outofcore.domains.neural.params import COVARIATES, NeuralSection, TensorSection
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.reading import Draws
 

@@ -1,4 +1,4 @@
-"""Stimulus transforms: one named list, applied once at conversion or at every read.
+"""Stored types of stimulus and responses, and transforms of the stimulus, applied at conversion or at every read.
 
 :func:`apply` takes numpy arrays (conversion) and torch tensors (read, on any device) and gives the same values. Integer
 pixels keep their type under ``crop`` and ``downsample``.
@@ -54,6 +54,9 @@ class Difference(Section):
 
 Transform = Annotated[Crop | Downsample | Normalise | Difference, Field(discriminator="name")]
 Transforms = tuple[Transform, ...]
+
+StimulusType = Literal["uint8", "bfloat16", "float32"]
+ResponseType = Literal["uint8", "uint16", "float32"]
 
 LARGEST_IN_INT16 = 8
 """Factor up to which blocks of 8-bit pixels, doubled for rounding, are summed in 16 bits."""
@@ -133,3 +136,40 @@ def _as(values: Any, dtype: Any) -> Any:
 
 def _float32(frames: Any) -> Any:
     return frames.astype(np.float32, copy=False) if isinstance(frames, np.ndarray) else cast("Any", frames).float()
+
+
+def stored_as(name: str) -> np.dtype[Any]:
+    """The numpy type in the store; ``bfloat16`` is kept as uint16."""
+    return np.dtype(np.uint16 if name == "bfloat16" else name)
+
+
+def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    """Values in the stored type, 0 where they do not fit; and where they fit, or None if all do.
+
+    ``uint8`` and ``uint16`` accept only whole numbers in range: nothing is rounded or wrapped. Floating types round to
+    nearest, ties to even, and accept what stays finite.
+    """
+    target = stored_as(name)
+    if values.dtype == target and name in ("uint8", "uint16"):
+        return values, None
+    if name in ("uint8", "uint16"):
+        with np.errstate(invalid="ignore"):
+            fits = (values >= 0) & (values <= np.iinfo(target).max) & (values == np.floor(values))
+        return (values.astype(target), None) if fits.all() else (np.where(fits, values, 0).astype(target), fits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = values.astype(np.float32, copy=False)
+    stored: npt.NDArray[Any] = bfloat16_bits(plain) if name == "bfloat16" else plain
+    fits = (stored & 0x7F80) != 0x7F80 if name == "bfloat16" else np.isfinite(plain)
+    return (stored, None) if fits.all() else (np.where(fits, stored, stored.dtype.type(0)), fits)
+
+
+def bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Upper half of float32, rounded to nearest with ties to even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def bfloat16_values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """Inverse of :func:`bfloat16_bits`, as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -19,11 +19,10 @@ from outofcore.domains.neural.clocks import (
     locate,
     nanoseconds,
 )
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import SPIKES, SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, RecordedArray, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
 from outofcore.domains.neural.recordings.folder import MISSING
-from outofcore.domains.neural.roles import SPIKES
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.unit import KEY_BYTES, Reject

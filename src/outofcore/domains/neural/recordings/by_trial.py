@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import COVARIATES, RESPONSES, SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, identify, part
 from outofcore.domains.neural.recordings.recording import Recording, checked, joined, matching, missing
-from outofcore.domains.neural.roles import COVARIATES, RESPONSES
 from outofcore.ndarrays import Ints
 from outofcore.raw.files import natural_order
 from outofcore.raw.unit import Reject
