@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.splits import SPLITS, splits_of
 from outofcore.domains.units import unit_converter
 from outofcore.errors import BudgetError
+from outofcore.ndarrays import Bytes
 from outofcore.raw.cutting import UNIT_BYTES
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
@@ -33,7 +35,8 @@ from outofcore.space.forecast import Need, demands, store_needs
 from outofcore.space.links import Commit
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.shards import index_bytes
-from outofcore.store.writer import MeasuredStore
+from outofcore.store.table_writer import TableWriter
+from outofcore.store.writer import StoreWriter
 from outofcore.system.parallel import in_order
 from outofcore.system.peak_memory import MemoryWatch
 
@@ -164,6 +167,26 @@ def store_bound(domain: Domain, section: Any, files: Sequence[RawFile]) -> int |
     return rows * stored + sequences * listed + texts * TEXT_BYTES + indices + METADATA_BYTES
 
 
+class _CountedTable(TableWriter):
+    """Encodes its chunks, and keeps nothing but their bytes by field."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.encoded = Counter[str]()
+
+    def _append_chunk(self, encoded: list[bytes]) -> None:
+        self.encoded.update({field.name: len(content) for field, content in zip(self.fields, encoded, strict=True)})
+
+    def size(self, scale: float, parts: float) -> float:
+        """Bytes of the shards and checksums of as many tables as ``parts``, of ``scale`` times the rows in all."""
+        self.end()
+        rows = int(self.rows * scale)
+        chunks, shards = -(-rows // self.layout.chunk_rows), -(-rows // self.layout.shard_rows)
+        index = index_bytes(self.layout.shard_rows // self.layout.chunk_rows)
+        files = max(parts, shards) * sum(size > 0 for size in self.encoded.values())
+        return self.encoded.total() * scale + files * index + CRC_BYTES * len(self.fields) * chunks
+
+
 def estimate(
     domain: Domain,
     section: Any,
@@ -173,45 +196,47 @@ def estimate(
 ) -> Estimate:
     """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
 
-    Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
-    squared. Nothing is audited.
+    Nothing is audited.
     """
     raw_bytes = sum(file.bytes for file in files)
-    some = _opened(files, raw_bytes)
-    some = some if any(file.bytes for file in some) else files
-    some_bytes = sum(file.bytes for file in some)
-    units, share = _spread(domain.units(some, section), some_bytes)
-    whole = share == 1.0 and some_bytes == raw_bytes
-    share *= some_bytes / raw_bytes if raw_bytes else 1
+    opened = _opened(files, raw_bytes)
+    opened = opened if any(file.bytes for file in opened) else files
+    opened_bytes = sum(file.bytes for file in opened)
+    units, share = _spread(domain.units(opened, section), opened_bytes)
+    complete = share == 1.0 and opened_bytes == raw_bytes
+    share *= opened_bytes / raw_bytes if raw_bytes else 1
     schemas = domain.schemas(section, files)
     convert = unit_converter(domain, section, NO_AUDIT)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
-        store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
-        assembler = Assembler(store, partial(splits_of, section=section.splits), drop_duplicates=drop and whole)
-        pairs, found, unusual, most, begun = _Pairs(), 0, 0, 0, 0.0
+        store = StoreWriter(Path(), schemas, section.store.layout(), SPLITS, encoders, _CountedTable)
+        assembler = Assembler(store, partial(splits_of, section=section.splits), drop_duplicates=drop and complete)
+        unit_keys, parts = list[Bytes](), set[str]()
+        unusual, unit_bytes, begun = 0, 0, 0.0
         for unit, result in in_order(executor, convert, units, ahead):
-            assembler.add(unit, result if whole else _apart(result))
-            found += len(result.keys) - result.continues
+            assembler.add(unit, result if complete else _apart(result))
+            unit_keys.append(result.keys[int(result.continues) :])
+            parts |= {result.part} if len(result.keys) else set()
             unusual += result.unusual
-            most = max(most, _held_bytes(unit, result))
-            if not whole:
-                pairs.add(result.keys[int(result.continues) :])
+            unit_bytes = max(unit_bytes, _held_bytes(unit, result))
             begun = begun or time.monotonic()
         later = len(units) - 1
         seconds = (time.monotonic() - begun) * len(units) / later / share if later > 0 else 0.0
-        scale = (pairs.kept(share) if drop else 1.0) / share
-        rows = sum(store.count(name)[0] for name in SPLITS) * scale
+        scale = (_kept(unit_keys, share) if drop and not complete else 1.0) / share
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
-        size = store.size(root, listed, scale)
+        *tables, last = cast("list[_CountedTable]", [*store.tables(), store.sources_table(listed)])
+        parts_per_sampled = len(schemas) / max(1, len(parts))
+        size = sum(table.size(scale, parts_per_sampled) for table in tables) + last.size(1.0, 1.0)
+        size += sum(map(len, store.documents([*tables, last], root).values()))
+        found = sum(map(len, unit_keys))
         return Estimate(
-            store_bytes=size,
-            rows=int(rows),
-            unit_bytes=most,
+            store_bytes=int(size),
+            rows=int(sum(store.count(name)[0] for name in SPLITS) * scale),
+            unit_bytes=unit_bytes,
             sequences=int(found / share),
-            unusual=_at_most(unusual, found, share, spread=some_bytes <= SAMPLE_RAW_BYTES),
+            unusual=_at_most(unusual, found, share, spread=opened_bytes <= SAMPLE_RAW_BYTES),
             raw_bytes=raw_bytes,
             sampled_bytes=int(raw_bytes * share),
             rejected=dict(assembler.rejected.most_common()),
@@ -238,27 +263,18 @@ def _at_most(unusual: int, found: int, share: float, *, spread: bool) -> int:
     return int(max(unusual, 3) / share) if spread else int(found / share)
 
 
-class _Pairs:
-    """Counts equal keys inside units and between them."""
+def _kept(unit_keys: Sequence[Bytes], share: float) -> float:
+    """Share of all sequences that remains without duplicates, by the keys of a share of all units.
 
-    def __init__(self) -> None:
-        self._keys: list[Any] = []
-        self._total = self._inside = 0
-
-    def add(self, keys: Any) -> None:
-        unique = np.unique(keys, axis=0)
-        self._total += len(keys)
-        self._inside += len(keys) - len(unique)
-        self._keys.append(unique)
-
-    def kept(self, share: float) -> float:
-        """Share of all sequences that remains without duplicates, if a share of all units was seen."""
-        if not self._total:
-            return 1.0
-        different = len(np.unique(np.concatenate(self._keys), axis=0))
-        between = sum(map(len, self._keys)) - different
-        repeated = (self._inside / share + between / share**2) * share / self._total
-        return max(different * share / self._total, 1 - repeated)  # what was seen remains, however often it comes
+    Of pairs in different units, a sample of a share f of all units sees a share f squared.
+    """
+    unique = [np.unique(keys, axis=0) for keys in unit_keys]
+    total, separate = sum(map(len, unit_keys)), sum(map(len, unique))
+    if not total:
+        return 1.0
+    different = len(np.unique(np.concatenate(unique), axis=0))
+    repeated = (total - separate + (separate - different) / share) / total
+    return max(different * share / total, 1 - repeated)  # what was seen remains, however often it comes
 
 
 def _opened(files: Sequence[RawFile], raw_bytes: int) -> Sequence[RawFile]:

@@ -36,7 +36,7 @@ from outofcore.raw.unit import NO_AUDIT
 from outofcore.settings.yaml_text import parse_json
 from outofcore.store.reader import open_store
 from outofcore.store.seal import Seal, describe
-from outofcore.store.writer import MeasuredStore
+from outofcore.store.writer import StoreWriter
 from outofcore.system.durable import (
     WorkFolder,
     remove,
@@ -217,7 +217,7 @@ class Entries:
 def _reject_all(domain: Domain, section: Any, files: Sequence[RawFile], rejects: Path) -> dict[str, Any]:
     """The figures of an entry that has no schema, as all its records are rejected; lists them."""
     with ThreadPoolExecutor(1) as pool:
-        store = MeasuredStore({}, section.store.layout(), SPLITS, pool)
+        store = StoreWriter(rejects.parent, {}, section.store.layout(), SPLITS, pool)
         assembler = Assembler(store, partial(splits_of, section=section.splits))
         convert_unit = unit_converter(domain, section, NO_AUDIT)
         listed = [assembler.add(unit, convert_unit(unit)) for unit in domain.units(files, section)]

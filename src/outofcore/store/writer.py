@@ -1,24 +1,20 @@
-"""Write a store: tables grow in a work folder; the seal comes last, then one rename. Or only measure what it takes."""
+"""Write a store: tables grow in a work folder; the seal comes last, then one rename."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from outofcore.errors import DamagedStore
-from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.metadata import as_bytes, group_document
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
-from outofcore.store.shards import ShardFile, index_bytes
 from outofcore.store.table_writer import EncodingQueue, SealedFiles, TableWriter
 from outofcore.store.target import Target
 from outofcore.system.durable import write_file, writing
@@ -33,8 +29,6 @@ SOURCES = (
 )
 # Sequences are few compared with rows, and text columns vary in size, so one layout serves every store.
 SEQUENCE_CHUNK_ROWS = 4096
-# Parts differ little in their metadata, so only this many are examined.
-MEASURED_PARTS = 8
 
 
 class StoreWriter:
@@ -47,7 +41,7 @@ class StoreWriter:
         layout: Layout,
         splits: tuple[str, ...],
         encoders: Executor,
-        shard: type[ShardFile] = ShardFile,
+        table: type[TableWriter] = TableWriter,
     ) -> None:
         self.work = work
         self._schemas = dict(schemas)
@@ -55,7 +49,7 @@ class StoreWriter:
         self._splits = splits
         self._encoders = encoders
         self._queue = EncodingQueue(encoders)
-        self._write = partial(TableWriter, shard=shard)
+        self._table = table
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
         self._rows: dict[tuple[str, str], TableWriter] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
@@ -64,8 +58,8 @@ class StoreWriter:
         for part, schema in self._schemas.items():
             for split in splits:
                 path = f"{part}/{split}" if part else split
-                self._rows[part, split] = self._write(work, path, schema.rows, layout, self._queue)
-                self._sequences[part, split] = self._write(
+                self._rows[part, split] = self._table(work, path, schema.rows, layout, self._queue)
+                self._sequences[part, split] = self._table(
                     work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, self._queue
                 )
 
@@ -171,7 +165,7 @@ class StoreWriter:
 
     def sources_table(self, sources: Columns) -> TableWriter:
         """The table of raw files, with its rows."""
-        table = self._write(self.work, "sources", SOURCES, self._flat, self._queue)
+        table = self._table(self.work, "sources", SOURCES, self._flat, self._queue)
         table.append(sources)
         return table
 
@@ -191,62 +185,3 @@ def checksums_of(tables: Iterable[TableWriter]) -> bytes:
     """Checksums of all chunks, by array in the order of their paths."""
     arrays = {f"{table.path}/{name}": content for table in tables for name, content in table.checksums.items()}
     return b"".join(arrays[path] for path in sorted(arrays))
-
-
-class CountedShard(ShardFile):
-    """Keeps only the lengths of its chunks: there is no file."""
-
-    def _open(self) -> None:
-        pass
-
-    def append(self, encoded: bytes) -> None:
-        """Count the next chunk."""
-        self.lengths.append(len(encoded))
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def finish(self) -> tuple[int, str] | None:
-        """Size that the file would have, without a digest; None if there would be none."""
-        return (index_bytes(self.chunks) + sum(self.lengths), "") if any(self.lengths) else None
-
-
-class MeasuredStore(StoreWriter):
-    """Takes the data of a store and reports its size; arguments as for :class:`StoreWriter`."""
-
-    def __init__(
-        self, schemas: Mapping[str, Schema], layout: Layout, splits: tuple[str, ...], encoders: Executor
-    ) -> None:
-        super().__init__(Path(), schemas, layout, splits, encoders, shard=CountedShard)
-
-    def size(self, attributes: Mapping[str, Any], sources: Columns, scale: float) -> int:
-        """Bytes that the seal would list, for ``scale`` rows per appended row in every table but ``sources``."""
-        tables = self.tables()
-        listed = self.sources_table(sources)
-        for table in [*tables, listed]:
-            table.close()
-        seen = {part for (part, _), table in self._rows.items() if table.rows}
-        parts = len(self.parts) / max(1, len(seen))  # each has files of its own, however small
-        shards = sum(_scaled(table, scale, parts) for table in tables) + _scaled(listed, 1.0, 1.0)
-        return int(shards + self._metadata([*tables, listed], attributes))
-
-    def _metadata(self, tables: list[TableWriter], attributes: Mapping[str, Any]) -> float:
-        """Bytes of ``zarr.json`` of all groups and arrays."""
-        groups = sum(map(len, self.documents((), attributes).values()))
-        measured = tables[:: max(1, len(self.parts) // MEASURED_PARTS)]
-        arrays = sum(len(as_bytes(document)) for table in measured for document in table.documents().values())
-        return groups + arrays * len(tables) / len(measured)
-
-
-def _scaled(table: TableWriter, scale: float, parts: float) -> float:
-    """Bytes of the shards of these tables, and of the checksums of their chunks, with ``scale`` times the rows."""
-    index = index_bytes(table.layout.shard_rows // table.layout.chunk_rows)
-    rows = int(table.rows * scale)
-    shards = -(-rows // table.layout.shard_rows)
-    checksums = CRC_BYTES * len(table.fields) * -(-rows // table.layout.chunk_rows)
-    sizes: defaultdict[str, list[int]] = defaultdict(list)
-    for name, (size, _) in table.files.items():
-        sizes[name.rpartition("/")[0]].append(size - index)
-    return checksums + sum(
-        sum(lengths) * scale + max(len(lengths) * parts, shards) * index for lengths in sizes.values()
-    )
