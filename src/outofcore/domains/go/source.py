@@ -34,6 +34,10 @@ class CutGames(NamedTuple):
     offsets: Ints  # (n,): in the decompressed file
     codecs: Mapping[int, str]  # the encodings of games whose brackets plain bytes do not show
 
+    def span(self, number: int) -> slice:
+        """A game in the payload."""
+        return slice(int(self.starts[number]), int(self.ends[number]))
+
 
 def units(
     files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES, most: int = MOST_GAMES

@@ -14,7 +14,7 @@ from outofcore.domains.go.columns import PROPERTIES
 from outofcore.domains.go.play.oracle import main_line
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, handicap, stones_stated
 from outofcore.domains.go.sgf.pieces import cut
-from outofcore.domains.go.sgf.reader import NO_POINT, MainLines, ReadResult, openings, read_main_lines
+from outofcore.domains.go.sgf.reader import NO_POINT, MainLines, ReadResult, read_main_lines
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import stones
 
@@ -209,7 +209,7 @@ def test_a_rectangle_from_its_last_corner_is_a_handicap_as_well(convert_text: Co
 def test_what_opens_each_game() -> None:
     ends = np.cumsum([len(game) for game in OPENINGS])
     games = read_main_lines(b"".join(OPENINGS), np.concatenate(([0], ends[:-1])), ends)
-    assert openings(games).tolist() == list(OPENINGS.values())
+    assert games.openings.tolist() == list(OPENINGS.values())
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,12 @@ _WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
 _NOTHING = np.uint64(0)
 
 
-class Rules(NamedTuple):
-    """How the games of a unit are played, (games,) int64 each."""
+SIDE, SUICIDE_ALLOWED, REPETITION = range(3)
+"""How a game is played, by column.
 
-    size: Ints  # side of the board; 0: the game is passed over
-    suicide_allowed: Ints  # 0 or 1
-    superko: Ints  # 0 none, 1 positional, 2 situational
+Side of the board, 0: the game is passed over; whether suicide is allowed; which repetition is forbidden: 0 none, 1 of
+the position, 2 of the position with the same side to play.
+"""
 
 
 class Played(NamedTuple):
@@ -74,7 +74,7 @@ class Played(NamedTuple):
     stones: Bits  # (rows, 2, bytes): black and white stones before the move, packed bits
     state: npt.NDArray[np.int16]  # (rows, 4): STATE_COLUMNS
     move: npt.NDArray[np.int16]  # (rows,): point in the frame; their number for a pass
-    outcome: Bits  # (games,): Verdict
+    outcome: Bits  # (games,): PlayResult
     trouble: Ints  # (games,): event at which a rejected game failed
     rows: Ints  # (games, 2): first row and number of rows
     counts: npt.NDArray[np.int32]  # (games, columns): COUNTED
@@ -83,11 +83,11 @@ class Played(NamedTuple):
     record_spans: Ints  # (games, 2): [first, end) of each game in ``record``
 
 
-def replay(games: MainLines, rules: Rules, filters: FilterSection) -> Played:
-    """Play games from their main lines; ``filters`` decide what an illegal move costs."""
-    count = len(rules.size)
+def replay(games: MainLines, rules: Ints, filters: FilterSection) -> Played:
+    """Play games from their main lines; ``rules`` are (games, 3), ``filters`` decide what an illegal move costs."""
+    count = len(rules)
     before = np.concatenate(([0], np.cumsum(games.kind[: games.first[-1]] < ADD_BLACK)))
-    moves = int(np.minimum(np.diff(before[games.first]), MOST_MOVES)[rules.size > 0].sum())
+    moves = int(np.minimum(np.diff(before[games.first]), MOST_MOVES)[rules[:, SIDE] > 0].sum())
     width = plane_bytes(filters.frame)
     played = Played(
         stones=np.empty((moves, 2, width), np.uint8),
@@ -187,7 +187,7 @@ def _place(
 def _play_game(
     game: int,
     games: MainLines,
-    rules: Rules,
+    rules: Ints,
     stops: bool,  # noqa: FBT001
     board: Board,
     seen: Words,
@@ -199,7 +199,7 @@ def _play_game(
 
     Returns what :class:`PlayResult` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
     """
-    size, superko = rules.size[game], rules.superko[game]
+    size, superko = rules[game, SIDE], rules[game, REPETITION]
     record, counts = played.record, played.counts[game]
     clear(board, size)
     record[recorded] = size
@@ -242,7 +242,7 @@ def _play_game(
             counts[PASSES] += 1
         else:
             cell = (y + 1) * STRIDE + x + 1
-            suicide = rules.suicide_allowed[game]
+            suicide = rules[game, SUICIDE_ALLOWED]
             breach, captured, ko = _place(board, cell, kind, forbidden, suicide, superko, seen, number)
             if breach >= 0:
                 counts[breach] += 1
@@ -260,7 +260,7 @@ def _play_game(
 @kernel
 def _play(
     games: MainLines,
-    rules: Rules,
+    rules: Ints,
     stops: bool,  # noqa: FBT001
     min_moves: int,
     board: Board,
@@ -269,8 +269,8 @@ def _play(
 ) -> int:
     """Fill ``played``; returns the number of rows. ``stops``: a game is kept up to an illegal move."""
     rows = recorded = variable(0)
-    for game in range(len(rules.size)):
-        if rules.size[game] == 0:
+    for game in range(len(rules)):
+        if rules[game, SIDE] == 0:
             played.outcome[game] = _PASSED_OVER
             continue
         verdict, event, end, record_end = _play_game(game, games, rules, stops, board, seen, played, rows, recorded)

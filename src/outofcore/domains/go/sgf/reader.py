@@ -19,7 +19,11 @@ NO_POINT = 255
 
 
 OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
-"""Facts about the opening of a game, by column of :func:`openings`."""
+"""Facts about the opening of a game.
+
+Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves before
+White's first; colour of the first move (-1 if none).
+"""
 
 
 class ReadResult(IntEnum):
@@ -45,11 +49,12 @@ class MainLines(NamedTuple):
     # (events, 4): column and row from the top left, opposite corner of a rectangle; 255: pass
     points: Bytes
     node: npt.NDArray[np.int32]  # (events,): node number in its game, the root is 0
-    status: Bytes  # (games,): Reading
+    status: Bytes  # (games,): ReadResult
     trouble: Ints  # (games,): byte in the unit at which reading failed
+    openings: Ints  # (games, 5): OPENING
 
 
-def read_main_lines(payload: bytes, starts: Ints, ends: Ints) -> MainLines:
+def read_main_lines(payload: bytes | bytearray, starts: Ints, ends: Ints) -> MainLines:
     """Read the main line of every game: at each branch its first variation."""
     most = payload.count(b"[")
     games = MainLines(
@@ -60,10 +65,12 @@ def read_main_lines(payload: bytes, starts: Ints, ends: Ints) -> MainLines:
         node=np.empty(most, np.int32),
         status=np.zeros(len(starts), np.uint8),
         trouble=np.zeros(len(starts), np.int64),
+        openings=np.zeros((len(starts), len(OPENING)), np.int64),
     )
     # An argument, not a constant of the compiled code, which is kept for as long as its own file does not change.
     codes = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
     _read(np.frombuffer(payload, np.uint8), starts, ends, codes, games)
+    _find_openings(games)
     return games
 
 
@@ -109,13 +116,7 @@ def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
 
 
 @kernel
-def _read(
-    data: Bytes,
-    starts: Ints,
-    ends: Ints,
-    codes: Ints,
-    games: MainLines,
-) -> None:
+def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) -> None:
     """Fill the arrays of ``games``.
 
     Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
@@ -199,20 +200,9 @@ def _read(
         first[game + 1] = event
 
 
-def openings(games: MainLines) -> Ints:
-    """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
-
-    Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves
-    before White's first; colour of the first move (-1 if none).
-    """
-    facts = np.zeros((len(games.status), len(OPENING)), np.int64)
-    _openings(games, facts)
-    return facts
-
-
 @kernel
-def _openings(games: MainLines, facts: Ints) -> None:
-    first, kinds, points, nodes = games.first, games.kind, games.points, games.node
+def _find_openings(games: MainLines) -> None:
+    first, kinds, points, nodes, facts = games.first, games.kind, games.points, games.node, games.openings
     for game in range(len(facts)):
         facts[game, 2] = facts[game, 4] = -1
         for event in range(first[game], first[game + 1]):
