@@ -24,7 +24,7 @@ class Go(Domain):
         """Also for its players, where the task tells them apart."""
         super().check_trainable(section, store)
         if section.train.task == "style":
-            from outofcore.domains.go.learn.players import check_players
+            from outofcore.domains.go.players import check_players
 
             check_players(store, section.train)
 

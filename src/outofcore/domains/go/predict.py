@@ -17,12 +17,12 @@ from outofcore.domains.gallery import Picture
 from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.filters import FilterSection
 from outofcore.domains.go.gallery import picture
-from outofcore.domains.go.learn.players import file_owners, read_games
-from outofcore.domains.go.learn.policy import PolicyTask
-from outofcore.domains.go.learn.style import StyleTask
+from outofcore.domains.go.model import PolicyTask
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play.oracle import next_position
+from outofcore.domains.go.players import file_owners, read_games
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
+from outofcore.domains.go.style import StyleTask
 from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch

@@ -10,7 +10,7 @@ import torch
 
 from outofcore.domains.boards.params import PRESETS
 from outofcore.domains.go import DOMAIN
-from outofcore.domains.go.learn.policy import PolicyNetwork, PolicyTask, count_moves
+from outofcore.domains.go.model import PolicyNetwork, PolicyTask, count_moves
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.predict import predict
 from outofcore.domains.go.symmetry import tables

@@ -1,17 +1,106 @@
-"""Asking whose games these are."""
+"""Whose games they are."""
 
 from __future__ import annotations
+
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from outofcore.domains.go.learn.identification import choose_panel, identify, opening_maps, slots_of
-from outofcore.domains.go.learn.players import PlayedGames, find_players, read_games
-from outofcore.domains.go.learn.style import ge2e
 from outofcore.domains.go.params import GoTrainSection
-from outofcore.store.reader import Store
+from outofcore.domains.go.players import (
+    PlayedGames,
+    choose_panel,
+    entries,
+    find_players,
+    identify,
+    look_up,
+    opening_maps,
+    read_games,
+)
+from outofcore.domains.go.sample import PLAYERS
+from outofcore.errors import DamagedStore, ParamsError
+from outofcore.store.reader import Store, open_store
+from tests.store.forging import forge_column
+
+NAMES = {player.name for player in PLAYERS}
+SETTINGS = GoTrainSection(min_games=10)
+
+
+def test_files_belong_to_players(store: Store) -> None:
+    names = find_players(store, SETTINGS)
+    # Games of one of them are in another encoding, and the last file has lost what it shares with all others.
+    assert set(names) == NAMES
+    assert list(names) == sorted(names)
+
+
+def test_everybody_by_name(store: Store) -> None:
+    assert set(find_players(store, GoTrainSection(players="names", min_games=10))) == {*NAMES, "guest"}
+
+
+def test_too_few_players(store: Store) -> None:
+    with pytest.raises(ParamsError, match=r"go\.train\.min_games"):
+        find_players(store, GoTrainSection(min_games=10_000))
+
+
+def test_a_game_of_two_players_belongs_to_both(store: Store) -> None:
+    names = find_players(store, SETTINGS)
+    games = read_games(store, "train", names)
+    both = (games.sides >= 0).all(1)
+    assert both.sum() >= 5
+    black = store.sequences("train")["black"].read()
+    assert all(
+        games.sides[row, 0] == (names.index(black[row]) if black[row] in names else -1) for row in range(len(black))
+    )
+    table = entries(games, 1, None)
+    assert len(table["group"]) == (games.sides >= 0).sum()
+
+
+def test_entries_are_rows_with_the_player_to_move(store: Store) -> None:
+    names = find_players(store, SETTINGS)
+    games = read_games(store, "train", names)
+    state, game = store.rows("train")["state"].read(), store.rows("train")["game"].read()
+    owners = {int(key): sides for key, sides in zip(games.key, games.sides, strict=True)}
+    for first_moves in (None, 21):
+        table = entries(games, 5, first_moves)
+        assert (np.diff(table["group"]) >= 0).all()
+        for group, first, count, step in zip(*table.values(), strict=True):
+            rows = first + step * np.arange(count)
+            assert len(set(game[rows])) == 1
+            assert all(owners[int(game[row])][state[row, 0]] == group for row in rows)
+            assert count >= 5
+            if first_moves:
+                assert state[rows[-1], 3] < first_moves
+
+
+def test_games_that_do_not_cover_the_rows_are_refused(store: Store, tmp_path: Path) -> None:
+    names = find_players(store, SETTINGS)
+    root = Path(shutil.copytree(store.root, tmp_path / "go.zarr"))
+    starts = store.sequences("train")["start"].read().tolist()
+    forge_column(root, "train/sequences/start", [*starts[:-1], len(store.rows("train")) + 5])
+    with pytest.raises(DamagedStore, match="the sequences of train do not cover its"):
+        read_games(open_store(root), "train", names)
+
+
+def test_games_without_turns_are_left_out() -> None:
+    games = PlayedGames(
+        key=np.arange(4),
+        sides=np.array([[0, 1], [0, -1], [1, 1], [-1, 0]]),
+        start=np.array([0, 10, 20, 30]),
+        length=np.array([10, 9, 3, 2]),
+        first_player=np.array([0, 1, 0, 0]),
+        alternating=np.array([True, True, False, True]),
+    )
+    table = entries(games, 2, None)
+    assert {name: column.tolist() for name, column in table.items()} == {
+        "group": [0, 0, 1],
+        "first": [0, 11, 1],
+        "count": [5, 4, 5],
+        "step": [2, 2, 2],
+    }
 
 
 def games_of(sides: list[tuple[int, int]]) -> PlayedGames:
@@ -38,7 +127,8 @@ def test_slots_of_rows() -> None:
     games = games_of([(0, 1), (1, 0), (0, -1)])
     panel = choose_panel(games)
     keys = np.array([games.key[0], games.key[2], 10**6, games.key[2]])
-    slots = slots_of(panel, keys, np.array([1, 0, 0, 1]))
+    key, table = torch.from_numpy(panel.key), torch.from_numpy(panel.slot)
+    slots = look_up(key, table, torch.from_numpy(keys), torch.tensor([1, 0, 0, 1]))[0]
     assert panel.player[slots[0]] == 1
     assert panel.player[slots[1]] == 0
     assert slots[2:].tolist() == [-1, -1]
@@ -88,31 +178,3 @@ def test_heat_maps_count_the_opening_moves_of_a_side(store: Store) -> None:
         if slot >= 0 and state[row, 3] < 50 and move[row] < 361:
             expected[slot, colour * 361 + move[row]] += 1
     assert np.array_equal(maps, expected)
-
-
-def slow_ge2e(games: torch.Tensor, player: list[int]) -> float:
-    total = 0.0
-    for row, owner in enumerate(player):
-        if player.count(owner) < 2:
-            continue
-        scores = []
-        for other in sorted(set(player)):
-            members = [games[at] for at in range(len(player)) if player[at] == other and at != row]
-            scores.append(4.0 * functional.cosine_similarity(games[row], torch.stack(members).sum(0), dim=0) - 1.0)
-        total -= float(torch.stack(scores).log_softmax(0)[sorted(set(player)).index(owner)])
-    return total
-
-
-@pytest.mark.parametrize("player", [[3, 3, 5, 5, 5], [1, 0, 1, 0, 2, 2, 2], [7, 7]])
-def test_the_loss_is_that_of_the_paper(player: list[int]) -> None:
-    games = functional.normalize(torch.randn(len(player), 8, generator=torch.Generator().manual_seed(1)), dim=1)
-    owners = torch.tensor(player)
-    loss, count = ge2e(games, owners, torch.tensor(4.0), torch.tensor(-1.0))
-    assert float(loss) == pytest.approx(slow_ge2e(games, player), rel=1e-5)
-    assert int(count) == len(player)
-
-
-def test_single_games_do_not_count() -> None:
-    games = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1)), dim=1)
-    owners = torch.tensor([0, 1, 1, 2, 2])
-    assert int(ge2e(games, owners, torch.tensor(4.0), torch.tensor(0.0))[1]) == 4

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from outofcore.domains.go import DOMAIN
-from outofcore.domains.go.learn.style import NEAR, StyleNetwork, StyleTask
 from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.style import NEAR, StyleNetwork, StyleTask, ge2e
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
 from outofcore.store.reader import Store
@@ -167,3 +168,31 @@ def test_the_neighbourhood_of_a_move() -> None:
     assert torch.equal(around[1, :2, 1:-1, 1:-1], planes[1])
     assert around[1, 2].sum() == 81
     assert not around[2].any()
+
+
+def slow_ge2e(games: torch.Tensor, player: list[int]) -> float:
+    total = 0.0
+    for row, owner in enumerate(player):
+        if player.count(owner) < 2:
+            continue
+        scores = []
+        for other in sorted(set(player)):
+            members = [games[at] for at in range(len(player)) if player[at] == other and at != row]
+            scores.append(4.0 * functional.cosine_similarity(games[row], torch.stack(members).sum(0), dim=0) - 1.0)
+        total -= float(torch.stack(scores).log_softmax(0)[sorted(set(player)).index(owner)])
+    return total
+
+
+@pytest.mark.parametrize("player", [[3, 3, 5, 5, 5], [1, 0, 1, 0, 2, 2, 2], [7, 7]])
+def test_the_loss_is_that_of_the_paper(player: list[int]) -> None:
+    games = functional.normalize(torch.randn(len(player), 8, generator=torch.Generator().manual_seed(1)), dim=1)
+    owners = torch.tensor(player)
+    loss, count = ge2e(games, owners, torch.tensor(4.0), torch.tensor(-1.0))
+    assert float(loss) == pytest.approx(slow_ge2e(games, player), rel=1e-5)
+    assert int(count) == len(player)
+
+
+def test_single_games_do_not_count() -> None:
+    games = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1)), dim=1)
+    owners = torch.tensor([0, 1, 1, 2, 2])
+    assert int(ge2e(games, owners, torch.tensor(4.0), torch.tensor(0.0))[1]) == 4

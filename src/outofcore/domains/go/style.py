@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outofcore.domains.boards.tower import residual_blocks
-from outofcore.domains.go.learn.identification import Answer, Panel, identify
-from outofcore.domains.go.learn.players import PlayedGames, entries
 from outofcore.domains.go.params import GoTrainSection
+from outofcore.domains.go.players import Answer, Panel, PlayedGames, entries, identify, look_up
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
 from outofcore.order.balanced import Balanced
@@ -130,7 +129,7 @@ class StyleTask(Task):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Contrastive loss over games with another of the same player in the batch, and their number."""
-        player, game = _look_up(self.train_key, self.train_player, batch)
+        player, game = look_up(self.train_key, self.train_player, batch["game"], batch["to_play"])
         counted = player >= 0
         _, group = torch.unique(2 * game[counted] + batch["to_play"][counted], return_inverse=True)
         positions = self._embed(batch, counted)
@@ -144,7 +143,7 @@ class StyleTask(Task):
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Summed embeddings of each panel slot, (slots, dimensions), and their number, (slots,)."""
-        slot, _ = _look_up(self.panel_key, self.panel_slot, batch)
+        slot, _ = look_up(self.panel_key, self.panel_slot, batch["game"], batch["to_play"])
         counted = slot >= 0
         if self.section.first_moves is not None:
             counted &= batch["number"] < self.section.first_moves
@@ -159,40 +158,37 @@ class StyleTask(Task):
         if not len(self.panel.player):
             return {}
         figures: dict[str, float] = {"players": float(len(np.unique(self.panel.player)))}
-        baseline = {answer.games: answer for answer in self.baseline}
-        for mine in self._answers(sums):
-            theirs = baseline[mine.games]
-            figures |= {
-                f"top1_games_{mine.games}": mine.top1,
-                f"top1_games_{mine.games}_heat_map": theirs.top1,
-                f"top5_games_{mine.games}": mine.top5,
-                f"top5_games_{mine.games}_heat_map": theirs.top5,
-                f"questions_games_{mine.games}": float(mine.questions),
-            }
+        for row in self._identification(sums):
+            games = f"games_{row['games']:.0f}"
+            for name in ("top1", "top5"):
+                figures |= {f"{name}_{games}": row[name], f"{name}_{games}_heat_map": row[f"{name}_heat_map"]}
+            figures[f"questions_{games}"] = row["questions"]
         return figures
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``identification``: accuracy by games per query, of the model and of the heat maps."""
-        baseline = {answer.games: answer for answer in self.baseline}
-        rows: list[dict[str, float | str]] = [
-            {
-                "games": float(mine.games),
-                "questions": float(mine.questions),
-                "top1": round(mine.top1, 6),
-                "top1_heat_map": round(baseline[mine.games].top1, 6),
-                "top5": round(mine.top5, 6),
-                "top5_heat_map": round(baseline[mine.games].top5, 6),
-            }
-            for mine in self._answers(sums)
-        ]
-        return {"identification": rows}
+        return {
+            "identification": [
+                {name: round(value, 6) for name, value in row.items()} for row in self._identification(sums)
+            ]
+        }
 
-    def _answers(self, sums: Mapping[str, Tensor]) -> list[Answer]:
+    def _identification(self, sums: Mapping[str, Tensor]) -> Iterator[dict[str, float]]:
         positions = sums["positions"].cpu()
         means = sums["embeddings"].float().cpu() / positions.clamp(min=1)[:, None]
         known = means[(positions > 0) & ~torch.from_numpy(self.panel.asked)]
         centred = (means - known.mean(0)) * (positions > 0)[:, None]
-        return identify(functional.normalize(centred, dim=1), self.panel)
+        heat_maps = {answer.games: answer for answer in self.baseline}
+        for answer in identify(functional.normalize(centred, dim=1), self.panel):
+            heat_map = heat_maps[answer.games]
+            yield {
+                "games": float(answer.games),
+                "questions": float(answer.questions),
+                "top1": answer.top1,
+                "top1_heat_map": heat_map.top1,
+                "top5": answer.top5,
+                "top5_heat_map": heat_map.top5,
+            }
 
     def require_vectors(self) -> None:
         """Nothing is refused."""
@@ -209,15 +205,6 @@ class StyleTask(Task):
         on_board = batch["on_board"][counted] if "on_board" in batch else None
         vectors: Tensor = self.network(*(batch[name][counted] for name in names), on_board)
         return vectors.float()
-
-
-def _look_up(keys: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Value per row from a table by game and side (-1 if the game is missing), and the game's index in it."""
-    if not len(keys):
-        return torch.full_like(batch["game"], -1), torch.zeros_like(batch["game"])
-    place = torch.searchsorted(keys, batch["game"]).clamp(max=len(keys) - 1)
-    value = values[place, batch["to_play"]]
-    return torch.where(keys[place] == batch["game"], value, -1), place
 
 
 def ge2e(games: Tensor, player: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:

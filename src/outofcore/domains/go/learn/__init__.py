@@ -1,1 +1,0 @@
-"""Tasks on games: predict the next move, identify the player."""
