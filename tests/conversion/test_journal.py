@@ -71,6 +71,11 @@ def stopped(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def state_in(journal: Path) -> dict[str, Any]:
+    content = np.load(io.BytesIO(journal.read_bytes().split(b"\n", 1)[1]))["state"]
+    return dict(json.loads(content.tobytes()))
+
+
 def flipped(path: Path, place: int) -> None:
     content = bytearray(path.read_bytes())
     content[place] ^= 0x20
@@ -99,7 +104,7 @@ def changed(path: Path) -> None:
 
 
 FILES = (
-    "journal.json",
+    "journal",
     "keys",
     "sources",
     "rejects.csv",
@@ -159,7 +164,7 @@ def test_what_was_damaged_is_converted_again(
     assert found.seal.digest == whole.seal.digest
     assert found.figures == whole.figures
     assert sorted(path.name for path in out.iterdir()) == ["lines.zarr", "rejects.csv"]
-    if (name, damage) == ("journal.json", gone):  # as after a kill before the first checkpoint
+    if (name, damage) == ("journal", gone):  # as after a kill before the first checkpoint
         assert told == ""
     else:
         assert "converting from the beginning" in told
@@ -167,10 +172,10 @@ def test_what_was_damaged_is_converted_again(
         assert damage is not a_folder or "/" in name or f"({name}: {os.strerror(errno.EISDIR)})" in told
 
 
-@pytest.mark.parametrize("name", ["journal.json", "keys", "sources", "rejects.csv"])
+@pytest.mark.parametrize("name", ["journal", "keys", "sources", "rejects.csv"])
 def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, tmp_path: Path, name: str) -> None:
     folder = shutil.copytree(stopped / WORK, tmp_path / "work")
-    identity = json.loads((folder / "journal.json").read_bytes().split(b"\n", 1)[1])["identity"]
+    identity = state_in(folder / "journal")["identity"]
     content = (folder / name).read_bytes()
     with WorkFolder(folder, "") as work:
         journal = Journal(work, identity)
@@ -184,7 +189,7 @@ def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, 
                 journal.resume()
             (folder / name).write_bytes(content)
         (folder / name).write_bytes(content + b"x")
-        if name == "journal.json":
+        if name == "journal":
             with pytest.raises(DamagedStore):
                 journal.resume()
         else:  # what was appended after the checkpoint does not count
@@ -288,9 +293,9 @@ def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
     def renamed(path: Path, target: Path) -> Path:
         nonlocal checkpoints
         assert synced.size(path) == path.stat().st_size, f"{path} was renamed before it was synced"
-        if target.name == "journal.json":
+        if target.name == "journal":
             checkpoints += 1
-            state = json.loads(path.read_bytes().split(b"\n", 1)[1])
+            state = state_in(path)
             for name in ("rejects", "keys", "sources"):
                 file = work / (name + ".csv" * (name == "rejects"))
                 assert synced.size(file) >= state[name][0] > 0

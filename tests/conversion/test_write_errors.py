@@ -100,7 +100,7 @@ def assert_all_kinds(steps: dict[Step, None], name: str) -> None:
     """The steps that are known to be there were seen."""
     ends = ("zarr.json", "seal.json", "c.0.partial")
     if name == "lines.zarr":
-        ends += ("keys", "sources", "rejects.csv", "journal.json.partial")
+        ends += ("keys", "sources", "rejects.csv", "journal.partial")
     for end in ends:
         assert any(call == "open" and path.endswith(end) for call, path in steps), end
     for end in ends:

@@ -67,7 +67,7 @@ def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None
         assert writer.bytes_written() == on_disk() > 0
         writer.abandon()
         again = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
-        again.restore(state)
+        again.restore(*state)
         assert again.bytes_written() == on_disk()
         again.abandon()
 

@@ -160,7 +160,7 @@ def a_link(path: Path) -> None:
 def a_link_to_a_work_folder(path: Path) -> None:
     other = path.parent / "other.zarr"
     with Target(other) as target:
-        (target.path / "journal.json").write_text("of another conversion")
+        (target.path / "journal").write_text("of another conversion")
     path.symlink_to(target.path)
 
 

@@ -88,7 +88,7 @@ def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(
                 writer.append(parts[number], "train", *batch([999], np.random.default_rng(9)))  # lost with the process
                 writer.abandon()
                 writer = fresh()
-                writer.restore(state)
+                writer.restore(*state)
         sources = {name: np.array(["x"], object) for name in ("name", "digest")}
         sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
         with Target(final) as target:
@@ -108,7 +108,7 @@ def test_parts_that_have_ended_keep_neither_rows_nor_open_files(tmp_path: Path, 
     for part in parts:
         for split in ("train", "val"):
             writer.append(part, split, *batch([63, 64], np.random.default_rng(0)))
-        waiting = sum(len(rest) for table in writer.snapshot().values() for rest in table["waiting"].values())
+        waiting = sum(table["waiting"] for table in writer.snapshot()[0].values())
         held.append((waiting, len(os.listdir("/proc/self/fd"))))  # noqa: PTH208
     assert held[-1] == held[1]
     with pytest.raises(ValueError, match="part session 3: more rows after those of part session 39"):

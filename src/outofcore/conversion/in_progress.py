@@ -70,7 +70,7 @@ class StoreInProgress:
 
     def _restore(self, saved: SavedState) -> None:
         try:
-            self.writer.restore(saved.state["tables"])
+            self.writer.restore(saved.state["tables"], saved.contents)
             self.assembler.restore(saved.state["assembler"], saved.keys, saved.sources)
         except DamagedStore:
             self.writer.abandon()
@@ -90,14 +90,10 @@ class StoreInProgress:
         """Make a checkpoint; raises RawInputError if a file that it counts has changed."""
         self._inputs.check_unchanged(sorted(self._read))
         self.savable = False  # Ctrl-C between a chunk and its shard would lose it
-        tables = self.writer.snapshot()
+        tables, contents = self.writer.snapshot()
         self.savable = True
-        state = {
-            "units": self.units,
-            "tables": tables,
-            "assembler": self.assembler.snapshot(),
-        }
-        self._journal.save(state, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())
+        state = {"units": self.units, "tables": tables, "assembler": self.assembler.snapshot()}
+        self._journal.save(state, contents, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())
         self.assembler.saved()
         self._read.clear()
 

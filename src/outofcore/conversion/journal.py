@@ -13,9 +13,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from outofcore.conversion.inputs import Inputs
 from outofcore.domains.domain import Section
@@ -25,7 +27,7 @@ from outofcore.store.seal import FORMAT
 from outofcore.system.durable import WorkFolder, sync_folder, write_file, writing
 from outofcore.system.failures import raise_if_of_system
 
-JOURNAL = 4
+JOURNAL = 5
 # Settings for reading a store change no byte of it, nor does what is only checked.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 NOT_STORED = NOT_CONVERSION | {"audit"}
@@ -111,9 +113,10 @@ class AppendedFile:
 
 @dataclass(frozen=True)
 class SavedState:
-    """A checkpoint: the state, and everything that was appended up to it."""
+    """A checkpoint: JSON values, bytes by name, and everything that was appended up to it."""
 
     state: dict[str, Any]
+    contents: dict[str, bytes]
     keys: bytes
     sources: bytes
 
@@ -126,7 +129,7 @@ class Journal:
         self.store = self.folder / "store"
         self._work = work
         self._identity = identity
-        self._state = self.folder / "journal.json"
+        self._state = self.folder / "journal"
         self._open()
 
     def _open(self) -> None:
@@ -137,30 +140,30 @@ class Journal:
 
     def resume(self) -> SavedState | None:
         """The last checkpoint of this conversion, or None after emptying the folder; raises DamagedStore."""
-        state = self._read()
-        if state is None or self.store.is_symlink() or not self.store.is_dir():
+        contents = self._read()
+        state = json.loads(contents.pop("state", b"{}"))
+        if state.get("identity") != self._identity or self.store.is_symlink() or not self.store.is_dir():
             self.begin()
             return None
         try:
             for name, file in (("rejects", self.rejects), ("keys", self._keys), ("sources", self._sources)):
                 file.resume(state[name])
-            return SavedState(state, self._keys.content(), self._sources.content())
+            return SavedState(state, contents, self._keys.content(), self._sources.content())
         except OSError as error:
             raise _damage(error) from error
 
-    def _read(self) -> dict[str, Any] | None:
-        """The state, if it belongs to this conversion."""
+    def _read(self) -> dict[str, bytes]:
+        """What was saved, by name; nothing before the first checkpoint."""
         try:
             content = self._state.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return {}
         except OSError as error:
             raise _damage(error) from error
         digest, _, body = content.partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise DamagedStore(f"{self._state.name} has changed")
-        state: dict[str, Any] = json.loads(body)
-        return state if state["identity"] == self._identity else None
+        return {name: array.tobytes() for name, array in np.load(BytesIO(body)).items()}
 
     def begin(self) -> None:
         """Empty the work folder."""
@@ -170,8 +173,8 @@ class Journal:
             self._open()
             self.store.mkdir()
 
-    def save(self, state: Mapping[str, Any], keys: bytes, sources: bytes) -> None:
-        """Save a state, and the data appended since the last, to the disk.
+    def save(self, state: Mapping[str, Any], contents: Mapping[str, bytes], keys: bytes, sources: bytes) -> None:
+        """Save a state, JSON values and bytes by name, and the data appended since the last, to the disk.
 
         A kill at any moment leaves the old state or the new one. Keys and sources are appended, because all of them can
         be gigabytes; what the state does not count is truncated on resumption.
@@ -186,9 +189,12 @@ class Journal:
             "rejects": self.rejects.mark(),
         }
         self._sync_folders(state["tables"])
-        body = json.dumps(document).encode()
+        body = BytesIO()
+        contents = {**contents, "state": json.dumps(document).encode()}
+        arrays: dict[str, Any] = {name: np.frombuffer(content, np.uint8) for name, content in contents.items()}
+        np.savez(body, **arrays)
         partial = self._state.with_name(f"{self._state.name}.partial")
-        write_file(partial, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        write_file(partial, hashlib.sha256(body.getbuffer()).hexdigest().encode() + b"\n" + body.getbuffer())
         with writing(self._state):
             partial.replace(self._state)
         sync_folder(self.folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, wait
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from outofcore.store.bulk import encode_chunks
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.metadata import array_document
-from outofcore.store.schema import Columns, Field, Layout, dtype_of, filler
+from outofcore.store.schema import Columns, Field, Layout, filler
 from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
 
 TOGETHER_BYTES = 2**20
@@ -157,42 +156,43 @@ class TableWriter:
             for field, codec in pairs
         }
 
-    def snapshot(self) -> dict[str, Any]:
-        """State from which a later process can resume; unfinished shards are flushed to the disk."""
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """State from which a later process can resume; unfinished shards are flushed to the disk.
+
+        JSON values, and bytes: the checksums by the table's path, the rows that wait for the rest of their chunk by the
+        field's.
+        """
         self._take_finished(wait_for_all=True)
         for shard in self._shards.values():
             shard.sync()
-        waiting: dict[str, Any] = {}
-        for field in self.fields:
-            parts = self._waiting[field.name]
-            rest = np.concatenate(parts) if parts else np.empty((0, *field.shape), dtype=dtype_of(field))
-            if field.dtype == "string":
-                waiting[field.name] = rest.tolist()
-            else:
-                waiting[field.name] = base64.b64encode(np.ascontiguousarray(rest).tobytes()).decode("ascii")
-        return {
+        facts = {
             "rows": self.rows,
             "shard": self._shard_number,
             "lengths": {name: list(shard.lengths) for name, shard in self._shards.items()},
-            "waiting": waiting,
+            "waiting": self._waiting_rows,
             "files": dict(self.files),
-            "checksums": {name: base64.b64encode(content).decode() for name, content in self.checksums.items()},
         }
+        contents = {self.path: b"".join(self.checksums.values())}
+        for field in self.fields if self._waiting_rows else ():
+            rest = np.concatenate(self._waiting[field.name])
+            contents[f"{self.path}/{field.name}"] = ChunkCodec("none", 0, field.dtype).encode(rest)
+        return facts, contents
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, facts: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
         """Resume from a :meth:`snapshot`; raises DamagedStore."""
-        self._shard_number = state["shard"]
-        self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
-        self.checksums = {name: bytearray(base64.b64decode(content)) for name, content in state["checksums"].items()}
+        self.rows, self._shard_number, self._waiting_rows = facts["rows"], facts["shard"], facts["waiting"]
+        self.files = {name: (size, digest) for name, (size, digest) in facts["files"].items()}
         self._queue.bytes_written += sum(size for size, _ in self.files.values())
-        self.rows = state["rows"]
-        self._queue.bytes_written += sum(map(sum, state["lengths"].values()))
-        for field in self.fields:
-            array = restored(field, state["waiting"][field.name])
-            self._waiting[field.name] = [array]
-            self._waiting_rows = len(array)
-            if field.name in state["lengths"]:
-                self._shards[field.name] = self._open_shard(field, state["lengths"][field.name])
+        self._queue.bytes_written += sum(map(sum, facts["lengths"].values()))
+        size = len(contents[self.path]) // len(self.fields)
+        for number, field in enumerate(self.fields):
+            self.checksums[field.name] += contents[self.path][number * size : (number + 1) * size]
+            if self._waiting_rows:
+                rest = filler(field, self._waiting_rows)
+                ChunkCodec("none", 0, field.dtype).decode(contents[f"{self.path}/{field.name}"], rest)
+                self._waiting[field.name].append(rest)
+            if field.name in facts["lengths"]:
+                self._shards[field.name] = self._open_shard(field, facts["lengths"][field.name])
 
     def abandon(self) -> None:
         """Close the files as they are, after those that are being finished."""
@@ -273,10 +273,3 @@ def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[np
         cut.append(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
     parts[:] = [part.copy() for part in parts]
     return cut
-
-
-def restored(field: Field, kept: Any) -> npt.NDArray[Any]:
-    """Rows waiting for the rest of their chunk, from a snapshot."""
-    if field.dtype == "string":
-        return np.array(kept, dtype=dtype_of(field))
-    return np.frombuffer(base64.b64decode(kept), dtype=field.dtype).reshape(-1, *field.shape)

@@ -109,15 +109,20 @@ class StoreWriter:
         """Bytes of the chunks that are not written yet, before they are encoded."""
         return self._queue.bytes_waiting
 
-    def snapshot(self) -> dict[str, Any]:
-        """State of every table, for :meth:`restore` in a later process."""
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """State for :meth:`restore` in a later process: JSON values by the path of each table, and bytes by name."""
         self._queue.finish()
-        return {table.path: table.snapshot() for table in self.tables()}
+        facts: dict[str, Any] = {}
+        contents: dict[str, bytes] = {}
+        for table in self.tables():
+            facts[table.path], of_table = table.snapshot()
+            contents |= of_table
+        return facts, contents
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, facts: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
         """Resume from a snapshot after checking every shard that it names; raises DamagedStore."""
         for table in self.tables():
-            table.restore(state[table.path])
+            table.restore(facts[table.path], contents)
         whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
         for name, described in zip(whole, self._encoders.map(self._found, whole), strict=True):
             if described != whole[name]:
