@@ -11,12 +11,12 @@ from pathlib import Path
 from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
+    from outofcore.display.console import large_imports
     from outofcore.domains.registry import get_domain
     from outofcore.params import load_params
     from outofcore.project.code import check_version, code_of
     from outofcore.settings.machine import load_machine
     from outofcore.system.durable import replace_text
-    from outofcore.system.importing import large_imports
 
 
 def main(name: str) -> None:

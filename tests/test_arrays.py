@@ -21,8 +21,7 @@ from typer.testing import CliRunner
 
 from outofcore import ZarrDataset, arrays, loader, open_store, write_store
 from outofcore.cli import app
-from outofcore.conversion.labels import Labels
-from outofcore.conversion.user_arrays import fields_of, form_of
+from outofcore.conversion.user_arrays import Labels, fields_of, form_of
 from outofcore.errors import ParamsError
 from outofcore.space.filesystems import folder_bytes
 from outofcore.store.codecs import CodecName

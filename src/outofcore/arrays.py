@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from outofcore.conversion.labels import Labels
 from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
 from outofcore.conversion.user_arrays import (
     FieldArrays,
+    Labels,
     by_name,
     fields_of,
     form_of,

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from outofcore.conversion.growing import RECORD, REJECTS
+from outofcore.display.console import large_imports
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.pipeline import convert_growing, convert_to_folder, left_out_figures, report_left_out, write_catalogue
@@ -21,7 +22,6 @@ from outofcore.space.guard import KEPT_STORE, Guard
 from outofcore.space.links import commit_of
 from outofcore.store.opening import open_data
 from outofcore.system.durable import replacing, write_json
-from outofcore.system.importing import large_imports
 from outofcore.training.arithmetic import with_arithmetic
 
 MOST_LINES = 12

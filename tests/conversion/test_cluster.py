@@ -13,9 +13,8 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from outofcore.conversion.cluster import compare, open_cluster
 from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
+from outofcore.conversion.executors import compare, open_cluster, open_executor
 from outofcore.conversion.inputs import versions
 from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.domains.registry import DOMAINS, get_domain
@@ -145,7 +144,7 @@ def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, 
 def test_a_cluster_whose_workers_are_all_gone_is_one_line(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outofcore.conversion.cluster.ALONE_SECONDS", 0)
+    monkeypatch.setattr("outofcore.conversion.executors.ALONE_SECONDS", 0)
     with open_processes(tmp_path / "cluster", workers=1) as cluster:
         left = iter(range(9))
 
@@ -192,7 +191,7 @@ def test_a_worker_that_dies_while_all_are_checked_is_no_lost_scheduler(
     client = MagicMock(status="closed" if lost else "running")
     client.nthreads.return_value = {"tcp://a:1": 1}
     client.register_plugin.side_effect = [CommClosedError("in <TCP (closed)>"), None]
-    monkeypatch.setattr("outofcore.conversion.cluster._client", lambda *_: nullcontext(client))
+    monkeypatch.setattr("outofcore.conversion.executors._client", lambda *_: nullcontext(client))
     if lost:
         with pytest.raises(ClusterError, match="the connection to the scheduler is lost"), open_cluster("", 1, [], "x"):
             pass
@@ -202,7 +201,7 @@ def test_a_worker_that_dies_while_all_are_checked_is_no_lost_scheduler(
 
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outofcore.conversion.cluster.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("outofcore.conversion.executors.CONNECT_SECONDS", 1)
     with (
         pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
         open_cluster("tcp://127.0.0.1:9", 1, [], "lines"),

@@ -13,10 +13,12 @@ import termios
 import pytest
 
 SHOWN = """
-from outofcore.conversion.run import ConversionProgress
+from outofcore.conversion.run import progress_facts
+from outofcore.display.bar import Bar
 from pathlib import Path
-with ConversionProgress("convert chess", 1000, Path("/")) as shown:
-    shown.update(420, 12_345_678, 12_345, 120_500_000_000)
+with Bar() as bar:
+    task = bar.add_task("convert chess", total=1000)
+    bar.update(task, completed=420, facts=progress_facts(12_345_678, 12_345, 0.5, 120_500_000_000, Path("/")))
 """
 
 

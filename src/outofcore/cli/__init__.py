@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from outofcore.display.console import end_by_system, stopped_at_once
-from outofcore.system.importing import large_imports
+from outofcore.display.console import end_by_system, large_imports, stopped_at_once
 
 with large_imports():
     import typer

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from outofcore.cli.output import EXIT_WRONG, AsJson, console, print_json
-from outofcore.display.console import one_line_errors, visible
+from outofcore.display.console import large_imports, one_line_errors, visible
 from outofcore.display.table import print_table
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.inspect import terminal
@@ -17,7 +17,6 @@ from outofcore.store.opening import open_data, open_stores, stores_in
 from outofcore.store.reader import open_store
 from outofcore.store.token_files import open_tokens
 from outofcore.store.unsealed import Unsealed
-from outofcore.system.importing import large_imports
 
 
 def info(

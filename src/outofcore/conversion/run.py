@@ -7,19 +7,18 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
-from outofcore.conversion.cluster import width
 from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import width
 from outofcore.conversion.in_progress import StoreInProgress
 from outofcore.conversion.inputs import Inputs, versions
 from outofcore.conversion.journal import Journal, identity, work_folder
@@ -33,7 +32,6 @@ from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
 from outofcore.settings.sizes import format_bytes
-from outofcore.store.schema import Schema
 from outofcore.store.seal import Seal
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
@@ -94,11 +92,13 @@ class Conversion:
                 f"convert {self.domain.name}: digesting {format_bytes(self._raw_bytes)} of raw input first\n"
             )
         inputs = Inputs(self.files, threads=max(1, workers))
-        schemas = self.domain.schemas(self.section, self.files)
+        schemas, name = self.domain.schemas(self.section, self.files), self.domain.name
+        after = self.earlier.digest if self.earlier else ""
+        made_of = identity(name, self.section, inputs, schemas, versions(name), after)
         with (
             Target(self.store) as target,
             self._work_folder(target, scratch) as work,
-            closing(Journal(work, self._identity(inputs, schemas))) as journal,
+            closing(Journal(work, made_of)) as journal,
             ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders,
             executor as pool,
         ):
@@ -108,7 +108,7 @@ class Conversion:
             empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders)
             build = StoreInProgress(self.section, inputs, journal, empty, self.earlier)
             seal = Seal({})
-            resumed = build.resume(self.domain.name)
+            resumed = build.resume(name)
             try:
                 rate = forecast.audit_rate(self.section.audit.records)
                 ahead = 2 * width(pool, workers) + 2
@@ -134,10 +134,6 @@ class Conversion:
         for doubt in figures.get("doubts", ()):
             sys.stderr.write(f"note: {self.domain.name}: {doubt}\n")
         return ConversionResult(seal, figures, resumed, build.assembler.keys() if self.earlier else None)
-
-    def _identity(self, inputs: Inputs, schemas: Mapping[str, Schema]) -> str:
-        after = self.earlier.digest if self.earlier else ""
-        return identity(self.domain.name, self.section, inputs, schemas, versions(self.domain.name), after)
 
     def _refuse_other_file(self) -> None:
         """Raise StoreError if the place of the rejects has something else."""
@@ -171,18 +167,20 @@ class Conversion:
         """Convert the units that are not done, in parallel, and store their results in order."""
         units = self.domain.units(self.files, self.section)
         convert = unit_converter(self.domain, self.section, rate)
-        saved = time.monotonic()
+        begun = saved = time.monotonic()
         with (
-            ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,
+            Bar() as bar,
             # Closed at once on failure: otherwise the units ahead would still be converted.
             closing(in_order(pool, convert, units, ahead)) as converted,
         ):
+            task = bar.add_task(f"convert {self.domain.name}", total=max(self._raw_bytes, 1))
             passed = sum(unit.raw_bytes for unit in islice(units, build.units))
             for unit, result in converted:
                 build.add(unit, result)
                 passed += unit.raw_bytes
-                counts, written = build.assembler, build.writer.bytes_written()
-                progress.update(passed, counts.found, counts.rejected.total(), written)
+                counts, written, now = build.assembler, build.writer.bytes_written(), time.monotonic()
+                facts = progress_facts(counts.found, counts.rejected.total(), now - begun, written, build.folder)
+                bar.update(task, completed=passed, facts=facts)
                 watch(written, build.writer.bytes_waiting())
                 if time.monotonic() - saved > checkpoint_seconds:
                     build.save()
@@ -247,31 +245,11 @@ class Conversion:
         )
 
 
-class ConversionProgress:
-    """Bytes done of ``total``, records per second, rejects, output size, time left, and free disk of ``folder``."""
-
-    def __init__(self, name: str, total: int, folder: Path) -> None:
-        self._folder = folder
-        self._bar = Bar()
-        self._task = self._bar.add_task(name, total=max(total, 1))
-        self._started = time.monotonic()
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
-    def update(self, done: int, found: int, rejected: int, written: int) -> None:
-        """Report raw bytes done, records found and rejected, bytes of store written."""
-        seconds = max(time.monotonic() - self._started, 1e-6)
-        facts = (
-            f"{found:,} records ({found / seconds:,.0f}/s), {rejected:,} rejected, "
-            # The shards of small input are written at the end.
-            f"{f'{format_bytes(written)} written, ' if written else ''}"
-            f"{format_bytes(shutil.disk_usage(self._folder).free)} free"
-        )
-        self._bar.update(self._task, completed=done, facts=facts)
+def progress_facts(found: int, rejected: int, seconds: float, written: int, folder: Path) -> str:
+    """Records per second, rejects, bytes written of the store, and free disk of its ``folder``."""
+    return (
+        f"{found:,} records ({found / max(seconds, 1e-6):,.0f}/s), {rejected:,} rejected, "
+        # The shards of small input are written at the end.
+        f"{f'{format_bytes(written)} written, ' if written else ''}"
+        f"{format_bytes(shutil.disk_usage(folder).free)} free"
+    )

@@ -31,8 +31,7 @@ class Entry:
     """A file in an archive."""
 
     name: str  # as in the archive; empty if unknown
-    stream: BinaryIO | None  # to be read before requesting the next entry; None if unreadable
-    problem: DamagedInput | None = None  # why it is unreadable
+    content: BinaryIO | DamagedInput  # to be read before requesting the next entry; or why that is impossible
 
 
 class _Header(tarfile.TarInfo):
@@ -84,7 +83,7 @@ def tar_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Ent
                 continue
             if not header.isreg() or header.issparse():
                 kind = _KINDS.get(header.type, "a device")
-                yield Entry(header.name, None, DamagedInput(f"{kind}, not a file with bytes of its own", "not_a_file"))
+                yield Entry(header.name, DamagedInput(f"{kind}, not a file with bytes of its own", "not_a_file"))
                 continue
             content = Checked(cast("Any", archive.extractfile(header)))
             yield Entry(header.name, Buffered(content))
@@ -109,7 +108,7 @@ def zip_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Ent
             try:
                 stream = archive.open(header)
             except ERRORS as error:
-                yield Entry(header.filename, None, as_damage(error))
+                yield Entry(header.filename, as_damage(error))
                 continue
             with stream:
                 yield Entry(header.filename, cast("BinaryIO", stream))
@@ -119,4 +118,4 @@ def broken(error: Exception, place: int) -> Entry:
     """The unreadable rest of an archive."""
     problem = as_damage(error)
     where = f"at byte {place} of the archive" if place else "this is no archive, or it is damaged where it begins"
-    return Entry("", None, DamagedInput(f"{where}: {problem}", problem.reason))
+    return Entry("", DamagedInput(f"{where}: {problem}", problem.reason))

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import re
+import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from outofcore.errors import RawInputError
 from outofcore.raw.archives import tar_entries, zip_entries
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.likely import NO_READER, advice
-from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion, Unreadable
+from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion
 from outofcore.system.descriptors import first_bytes
 from outofcore.system.failures import NamedFile
 
@@ -32,6 +33,7 @@ LINKED_FOLDER = "a link to a folder, into which DVC does not look; put the folde
 BROKEN_LINK = "a link that leads nowhere"
 HIDDEN = "hidden, or what a system or a program keeps for itself; name it in match if it is meant"
 BLOCK_BYTES = 1 << 18
+_PAGE_BYTES = 1 << 20  # of a Parquet file, read at a time
 SMALL_BYTES = 1 << 16  # a plain file of at most so many is read at once
 
 
@@ -109,16 +111,16 @@ class RawFile:
             for entry in entries:
                 if disk.trouble is not None:
                     raise disk.trouble
-                name = label(entry.name)
-                problem = entry.problem
-                if entry.stream is not None and unread(name, suffixes):
-                    problem = DamagedInput(UNREAD)
-                elif entry.stream is not None and name.lower().endswith(ARCHIVES):
-                    problem = DamagedInput("an archive inside an archive; unpack the outer one", "nested_archive")
-                if problem is not None or entry.stream is None:
-                    stream: BinaryIO = Buffered(Unreadable(problem or DamagedInput("nothing to read")))
+                name, opened = label(entry.name), entry.content
+                if not isinstance(opened, DamagedInput):
+                    if unread(name, suffixes):
+                        opened = DamagedInput(UNREAD)
+                    elif name.lower().endswith(ARCHIVES):
+                        opened = DamagedInput("an archive inside an archive; unpack the outer one", "nested_archive")
+                if isinstance(opened, DamagedInput):
+                    stream: BinaryIO = Buffered(Checked(io.BytesIO(), problem=opened))
                 else:
-                    stream = decompressed(entry.stream, name, inside, always=is_zip)
+                    stream = decompressed(opened, name, inside, always=is_zip)
                 yield Member(f"{self.name}/{name}" if name else self.name, stream, raw.tell)
 
 
@@ -138,6 +140,21 @@ def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None
     if name.lower().endswith(COMPRESSIONS):
         return Buffered(Checked(Decompressed(stream, name), expansion))
     return Buffered(Checked(cast("Any", stream), expansion)) if always else stream
+
+
+def open_parquet(member: Member, *dictionaries: str) -> Any:
+    """A ``pyarrow.parquet.ParquetFile``, whose columns named by ``dictionaries`` stay compact.
+
+    Raises RawInputError if the member cannot be sought in: compressed as a whole, or in an archive.
+    """
+    import pyarrow.parquet as pq  # late: it takes a tenth of a second, and few have such files
+
+    try:
+        return pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False, read_dictionary=dictionaries)
+    except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
+        raise RawInputError(
+            f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
+        ) from error
 
 
 def plain_name(name: str) -> str:

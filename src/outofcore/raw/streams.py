@@ -132,11 +132,13 @@ class Checked(io.RawIOBase):
     """A checked view of another stream; ``problem`` is the error that ended it, which every later read raises.
 
     ``source`` is read in small amounts, so that little readable data before damage is lost. ``expansion`` counts
-    decompressed bytes, None if they are already counted.
+    decompressed bytes, None if they are already counted. With a ``problem``, nothing is read at all.
     """
 
-    def __init__(self, source: _Source, expansion: Expansion | None = None) -> None:
-        self.problem: DamagedInput | None = None
+    def __init__(
+        self, source: _Source, expansion: Expansion | None = None, problem: DamagedInput | None = None
+    ) -> None:
+        self.problem = problem
         self._source = source
         self._expansion = expansion
 
@@ -155,20 +157,6 @@ class Checked(io.RawIOBase):
             raise self.problem from error
         target[: len(data)] = data
         return len(data)
-
-
-class Unreadable(io.RawIOBase):
-    """Replaces a file of which nothing can be read, and raises the reason on reading."""
-
-    def __init__(self, problem: DamagedInput) -> None:
-        self._problem = problem
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        del target
-        raise self._problem
 
 
 class Decompressed:

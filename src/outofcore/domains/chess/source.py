@@ -16,8 +16,7 @@ from outofcore.domains.chess.pgn.grammar import TAGS
 from outofcore.domains.chess.pgn.records import MOVES, holds_records, last_record, shown
 from outofcore.ndarrays import Ints
 from outofcore.raw.cutting import LONGEST_BYTES, UNIT_BYTES, MemberText, cut_by, halves, units_of_member
-from outofcore.raw.files import RawFile, plain_name, wanted
-from outofcore.raw.parquet import open_parquet
+from outofcore.raw.files import RawFile, open_parquet, plain_name, wanted
 from outofcore.raw.streams import read_block
 from outofcore.raw.unit import Reject, Unit
 from outofcore.settings.yaml_text import parse_json

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from outofcore.ndarrays import Ints
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import Member, plain_name
-from outofcore.raw.parquet import open_parquet
+from outofcore.raw.files import Member, open_parquet, plain_name
 from outofcore.system.failures import raise_if_of_system
 
 MOST_DOCUMENTS = 1 << 14

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outofcore.system.importing import large_imports
+from outofcore.display.console import large_imports
 
 
 @pytest.fixture(autouse=True)
