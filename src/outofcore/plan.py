@@ -27,7 +27,7 @@ from outofcore.store.reader import Store, open_store
 from outofcore.training.results import SavedBytes
 
 if TYPE_CHECKING:
-    from outofcore.training.memory_tables import Fit
+    from outofcore.training.memory_forecast import Fit
 
 MODELS = Path("models")
 PLOTS = Path("plots")
@@ -169,7 +169,7 @@ def _training(
 ) -> tuple[Fit, tuple[DisplayTable, ...], SavedBytes]:
     """Whether training fits, tables about it, and what it saves."""
     from outofcore.training.loaders import BALANCED, refuse_ranks
-    from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
+    from outofcore.training.memory_forecast import Forecast, fit_of, parts_table, sizes_table
 
     schemas = domain.schemas(section, files)
     forecast = Forecast(domain, section, schemas, expected.rows, machine, expected.sequences, ranks)

@@ -24,9 +24,9 @@ from outofcore.raw.files import find_files
 from outofcore.settings.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.training import prediction
-from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
+from outofcore.training.memory_forecast import PROCESS_BYTES, Forecast, fit_of, loader_needs, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes
-from outofcore.training.prediction import PROCESS_BYTES, loader_needs, model_memory
+from outofcore.training.prediction import model_memory
 from tests.domains.neural.test_sample import NAMES
 from tests.samples import write_sample
 from tests.training.small import WeightedRegression
@@ -38,7 +38,7 @@ from outofcore.domains.chess import DOMAIN
 from outofcore.training.loop import train_step
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.optimizers import make_optimizer
-from outofcore.training.prediction import made_up_sample
+from outofcore.training.memory_forecast import made_up_sample
 
 torch.set_num_threads(1)
 section = DOMAIN.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 512}})
@@ -113,10 +113,9 @@ def test_a_task_that_reads_values_is_counted_with_them():
 def test_a_small_model_and_one_on_the_meta_device_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatch):
     domain = get_domain(name)
     section = domain.section.model_validate({"raw": "raw", "train": {"preset": "medium"}})
-    assert prediction._made(lambda: domain.planned_task()(section, {})).device.type == "cpu"
     forecast = partial(Forecast, domain, section, domain.schemas(section, ()), 1000, Machine())
     small = forecast().model
-    monkeypatch.setattr(prediction, "SMALL", 0)
+    monkeypatch.setattr(prediction, "FEW_PARAMETERS", 0)
     assert forecast().model == small
 
 
@@ -155,13 +154,13 @@ def test_a_plan_of_balanced_batches_shows_their_size():
 def test_a_smaller_micro_batch_is_no_advice_for_balanced_batches(monkeypatch):
     found = style()
     short = found.least - found.model.activations // 2
-    monkeypatch.setattr("outofcore.training.memory_tables.SMALL", int(short / 0.75))
+    monkeypatch.setattr("outofcore.training.memory_forecast.SMALL", int(short / 0.75))
     assert {row["8 GB"] for row in sizes_table(found).rows} == {"no"}
 
 
 def test_the_loader_of_balanced_batches_holds_one_of_them():
     found = style()
-    train, val = found._needs(found.section, found.schemas, found._splits)
+    train, val = found.needs(found.section, found.schemas, found._splits)
     sample_bytes = [each.batches.batch // found.section.train.batch_size for each in val]
     assert [each.batches.batch // 1620 for each in train] == sample_bytes
 
@@ -264,11 +263,12 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     }
     convert(name, raw, tmp_path / "a.zarr", **sections[name])
     store = open_store(tmp_path / "a.zarr")
-    settings = domain.section.model_validate({"raw": str(raw), **sections[name], "train": {"pool_blocks": 4}})
+    settings = domain.section.model_validate(
+        {"raw": str(raw), **sections[name], "train": {"pool_blocks": 4, "batch_size": 32}}
+    )
     reading = domain.reading(store.attributes, settings)
     columns = {"chess": ("white_elo",)}.get(name, ())  # the reading takes both
     batches = loader(store, "train", 32, tensors=reading, columns=columns, shuffle=Shuffle(pool_blocks=4), threads=2)
-    train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:
         real = measure(
@@ -276,9 +276,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
         )
         part = reader.split.part
         rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
-        fields = [field for field in schemas[part].sequences if field.name in columns]
-        layout = settings.store.layout()
-        found = loader_needs(schemas[part], rows, reading, train, layout, 2, columns=fields, sequences=sequences)
+        found = loader_needs(schemas[part], rows, sequences, reading, settings, threads=2, taken=columns)
         assert (found.chunk, found.chunks, found.batches.batch) == (real.chunk, real.chunks, real.batches.batch)
         for size in ("whole", "streamed", "fixed"):
             assert getattr(found, size) == pytest.approx(getattr(real, size), rel=0.15)
@@ -290,7 +288,7 @@ def test_validation_of_chess_holds_the_elo_of_each_game():
     found = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), games)
     without = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine())
     tables = [
-        [sum(each.tables for each in split) for split in forecast._needs(chess, forecast.schemas, forecast._splits)]
+        [sum(each.tables for each in split) for split in forecast.needs(chess, forecast.schemas, forecast._splits)]
         for forecast in (found, without)
     ]
     assert tables[0][0] == tables[1][0]

@@ -25,7 +25,7 @@ from outofcore.settings.sizes import parse_bytes
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders
-from outofcore.training.memory_tables import Forecast
+from outofcore.training.memory_forecast import Forecast
 from tests.domains.neural.test_sample import NAMES
 from tests.space.conftest import disk
 

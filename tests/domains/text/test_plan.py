@@ -12,8 +12,7 @@ from outofcore.domains.text.advice import ADVICE, advice_table, applied
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.settings.machine import Machine
-from outofcore.training.memory_tables import Forecast, fit_of, parts_table
-from outofcore.training.prediction import PROCESS_BYTES
+from outofcore.training.memory_forecast import PROCESS_BYTES, Forecast, fit_of, parts_table
 
 
 def forecast(section: TextSection, *, rows: int = 1_000_000_000, micro_batch: int = 8, workers: int = 2) -> Forecast:
