@@ -265,6 +265,15 @@ def test_a_forged_store_is_one_line(root: Path, name: str) -> None:
         assert problem.isprintable()
 
 
+def test_a_forged_array_is_refused_where_it_is_read(root: Path) -> None:
+    forge_metadata(root, "val/move/zarr.json", ARRAYS["index at the end"])
+    store = open_store(root)
+    assert len(store.rows("train")["move"].read()) == 1019
+    with pytest.raises(StoreError, match=r"val/move/zarr\.json is no metadata .*index_location is 'end'"):
+        store.rows("val")
+    assert "val/move/zarr.json" in verify(root).problems[0]
+
+
 def _text(count: int) -> bytes:
     """A chunk of texts that counts more of them than it has."""
     return ChunkCodec("zstd", 1, "string").encode(np.array(["x"] * count, object))

@@ -135,6 +135,16 @@ def parse_root(root: Path | str, document: Mapping[str, Any]) -> Attributes:
     return Attributes(f"{root}: {name}", attributes)
 
 
+def chunks_stated(root: Path | str, path: str, document: Mapping[str, Any]) -> int:
+    """Chunks of an array by its document, of which no more is checked; raises StoreError."""
+    try:
+        rows, chunk = document["shape"][0], document["codecs"][0]["configuration"]["chunk_shape"][0]
+        _require(_is_int(rows) and _is_int(chunk) and rows >= 0 < chunk, f"sizes {rows!r:.80}, {chunk!r:.80}")
+    except (LookupError, ValueError, TypeError) as error:
+        raise _refused(root, f"{path}/zarr.json", error) from error
+    return int(-(-rows // chunk))
+
+
 def parse_array(root: Path | str, path: str, document: Mapping[str, Any]) -> ArrayFacts:
     """Metadata of an array; raises StoreError for anything that outofcore does not write."""
     try:

@@ -20,7 +20,7 @@ from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.connection import address_of
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
-from outofcore.store.metadata import ArrayFacts, Attributes, parse_array, parse_document, parse_root
+from outofcore.store.metadata import ArrayFacts, Attributes, chunks_stated, parse_array, parse_document, parse_root
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.remote_cache import CachedFiles
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
@@ -252,7 +252,7 @@ class SealedStore(Store):
         return Table(path, fields)
 
     def arrays(self) -> dict[str, SealedArray]:
-        """All arrays by path."""
+        """All arrays by path; raises StoreError."""
         return {array.path: array for group in self._groups for array in self._fields(group).values()}
 
     def part_attributes(self, part: str) -> dict[str, Any]:
@@ -269,12 +269,12 @@ class SealedStore(Store):
         """The checksums of the chunks of each array; raises DamagedStore."""
         size, digest = self.seal.files[CHECKSUMS]
         content = self._files.read(CHECKSUMS, 0, size)
-        arrays = self.arrays()
-        chunks = [arrays[path].chunks for path in sorted(arrays)]
+        paths = sorted(f"{group}/{field}" for group, fields in self._groups.items() for field in fields)
+        chunks = [chunks_stated(self.root, path, self._metadata[f"{path}/zarr.json"]) for path in paths]
         if hashlib.sha256(content).hexdigest() != digest or size != 4 * sum(chunks):
             raise DamagedStore(f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}")
         stops = np.cumsum(chunks)[:-1]
-        return dict(zip(sorted(arrays), np.split(np.frombuffer(content, "<u4"), stops), strict=True))
+        return dict(zip(paths, np.split(np.frombuffer(content, "<u4"), stops), strict=True))
 
     def _fields(self, path: str) -> dict[str, SealedArray]:
         fields = {}
