@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from outofcore.domains.neural.metrics import RepeatSums
-
 
 def repeat_sums(responses, valid, condition, conditions):
-    """Sums over repeats, from rows of a store.
+    """Sums over repeats, from rows of a store; without predictions, whose sums are NaN.
 
     Parameters
     ----------
@@ -27,4 +25,5 @@ def repeat_sums(responses, valid, condition, conditions):
     sums = [np.zeros(shape) for _ in range(3)]
     for total, addend in zip(sums, (mask, values, values**2), strict=True):
         np.add.at(total, place, addend)
-    return RepeatSums(*sums)
+    names, unknown = ("repeats", "responses", "squares"), np.full(shape, np.nan)
+    return dict(zip(names, sums, strict=True)) | {"errors": unknown, "rates": unknown}

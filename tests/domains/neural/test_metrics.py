@@ -6,22 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
+from outofcore.domains.neural.metrics import bits_per_spike, correlation, explainable
 from tests.domains.neural.repeats import repeat_sums
 
 
 def sums_of(responses, rates, mask):
     responses, rates = responses * mask, rates * mask
     logs = np.log(np.where(rates > 0, rates, 1))
-    return NeuronSums(
-        mask.sum(0).astype(float),
-        responses.sum(0),
-        (responses**2).sum(0),
-        rates.sum(0),
-        (rates**2).sum(0),
-        (rates * responses).sum(0),
-        (responses * logs - rates).sum(0),
-    )
+    return {
+        "bins": mask.sum(0).astype(float),
+        "responses": responses.sum(0),
+        "squares": (responses**2).sum(0),
+        "rates": rates.sum(0),
+        "rate_squares": (rates**2).sum(0),
+        "products": (rates * responses).sum(0),
+        "log_likelihood": (responses * logs - rates).sum(0),
+    }
 
 
 @pytest.fixture
@@ -118,21 +118,21 @@ def test_figures_of_ragged_repeats(repeats, seed):
     responses = [generator.normal(generator.normal() * 3, 1, count) for count in repeats]
     predictions = generator.normal(size=len(repeats)) * 3
     share, explained = fev_by_loops(responses, predictions)
-    found = explainable(
-        RepeatSums(
-            np.array(repeats, float)[:, None],
-            np.array([each.sum() for each in responses])[:, None],
-            np.array([(each**2).sum() for each in responses])[:, None],
-            np.array([((each - p) ** 2).sum() for each, p in zip(responses, predictions, strict=True)])[:, None],
-            (repeats * predictions)[:, None],
-        )
-    )
-    assert found.share[0] == pytest.approx(share, rel=1e-6, abs=1e-8)
-    assert found.explained[0] == pytest.approx(explained, rel=1e-5, abs=1e-6)
+    errors = [((each - p) ** 2).sum() for each, p in zip(responses, predictions, strict=True)]
+    sums = {
+        "repeats": np.array(repeats, float),
+        "responses": np.array([each.sum() for each in responses]),
+        "squares": np.array([(each**2).sum() for each in responses]),
+        "errors": np.array(errors),
+        "rates": repeats * predictions,
+    }
+    found = {name: figure.item() for name, figure in explainable({k: v[:, None] for k, v in sums.items()}).items()}
+    assert found["share"] == pytest.approx(share, rel=1e-6, abs=1e-8)
+    assert found["explained"] == pytest.approx(explained, rel=1e-5, abs=1e-6)
     means = [each.mean() for each in responses]
-    assert found.average[0] == pytest.approx(np.corrcoef(means, predictions)[0, 1], abs=1e-6)
+    assert found["average"] == pytest.approx(np.corrcoef(means, predictions)[0, 1], abs=1e-6)
     normalised = normalised_by_loops(responses, predictions)
-    assert found.normalised[0] == pytest.approx(normalised, rel=1e-4, nan_ok=True)
+    assert found["normalised"] == pytest.approx(normalised, rel=1e-4, nan_ok=True)
 
 
 def schoppe(responses, prediction):
@@ -147,22 +147,22 @@ def test_normalised_correlation_is_that_of_schoppe_and_of_the_noiseless_response
     signal = generator.normal(size=(2000, 3)) * [2, 1, 0.5]
     prediction = 0.3 * signal + 0.2 * generator.normal(size=(2000, 3))
     responses = signal + generator.normal(size=(8, 2000, 3))
-    sums = RepeatSums(
-        np.full((2000, 3), 8.0),
-        responses.sum(0),
-        (responses**2).sum(0),
-        ((responses - prediction) ** 2).sum(0),
-        8 * prediction,
-    )
+    sums = {
+        "repeats": np.full((2000, 3), 8.0),
+        "responses": responses.sum(0),
+        "squares": (responses**2).sum(0),
+        "errors": ((responses - prediction) ** 2).sum(0),
+        "rates": 8 * prediction,
+    }
     found = explainable(sums)
     for neuron in range(3):
-        reached = found.normalised[neuron]
+        reached = found["normalised"][neuron]
         assert reached == pytest.approx(schoppe(responses[..., neuron], prediction[:, neuron]), rel=1e-3)
         assert reached == pytest.approx(np.corrcoef(signal[:, neuron], prediction[:, neuron])[0, 1], abs=0.02)
-        assert found.average[neuron] < reached
-    flat = explainable(RepeatSums(sums.repeats, sums.responses, sums.squares, sums.errors, 8 * np.full((2000, 3), 0.1)))
-    assert np.isnan(flat.average).all()
-    assert np.isnan(flat.normalised).all()
+        assert found["average"][neuron] < reached
+    flat = explainable(sums | {"rates": np.full((2000, 3), 0.8)})
+    assert np.isnan(flat["average"]).all()
+    assert np.isnan(flat["normalised"]).all()
 
 
 def test_rows_of_a_store_give_the_same_and_masked_repeats_do_not_count():
@@ -174,12 +174,12 @@ def test_rows_of_a_store_give_the_same_and_masked_repeats_do_not_count():
     found = explainable(repeat_sums(responses, valid, condition, 3))
     wide = responses.astype(float)
     groups = [wide[[0, 3, 5], 0], wide[[1, 4, 7], 0]]
-    assert found.share[0] == pytest.approx(fev_by_loops(groups, [0, 0])[0])
+    assert found["share"][0] == pytest.approx(fev_by_loops(groups, [0, 0])[0])
     groups = [wide[[3, 5], 1], wide[[1, 4, 7], 1]]
-    assert found.share[1] == pytest.approx(fev_by_loops(groups, [0, 0])[0])
-    assert np.isnan(found.explained).all()
+    assert found["share"][1] == pytest.approx(fev_by_loops(groups, [0, 0])[0])
+    assert np.isnan(found["explained"]).all()
 
 
 def test_no_repeats_give_no_figure():
     found = explainable(repeat_sums(np.ones((2, 1)), np.ones((2, 1), np.uint8), np.array([0, 1], np.int32), 2))
-    assert np.isnan(found.share[0])
+    assert np.isnan(found["share"][0])

@@ -233,8 +233,8 @@ def test_figures_do_not_depend_on_how_validation_was_cut():
     condition = torch.cat([made["condition"] for made in (batches[0], batches[2])]).numpy()
     renumbered = np.select([condition == 0, condition == 1, condition == 3], [0, 1, 2], -1)
     condition_b = np.where(batches[1]["condition"].numpy() == 2, 0, -1)
-    other = explainable(repeat_sums(batches[1]["robs"].numpy(), batches[1]["dfs"].numpy(), condition_b, 1))
-    share = np.concatenate([explainable(repeat_sums(first, valid, renumbered, 3)).share, other.share])
+    other = explainable(repeat_sums(batches[1]["robs"].numpy(), batches[1]["dfs"].numpy(), condition_b, 1))["share"]
+    share = np.concatenate([explainable(repeat_sums(first, valid, renumbered, 3))["share"], other])
     assert whole["explainable_variance"] == pytest.approx(np.nanmean(share))
     assert whole["neurons"] == 7
     assert {row["session"] for row in plots["responses"]} == {"a", "b"}

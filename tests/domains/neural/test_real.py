@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import warnings
-from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -100,18 +99,18 @@ def test_repeats_of_allen_images(neural, order):
     if order == "in_turn":
         by_image = responses.astype(np.float32).astype(float).reshape(50, 18, 212).transpose(1, 0, 2)
     prediction = by_image[:, ::2].mean(1)
-    found = explainable(replace(sums, rates=50 * prediction))
-    for neuron, (average, normalised) in enumerate(zip(found.average, found.normalised, strict=True)):
+    found = explainable(sums | {"rates": 50 * prediction})
+    for neuron, (average, normalised) in enumerate(zip(found["average"], found["normalised"], strict=True)):
         means = by_image[:, :, neuron].mean(1)
         assert average == pytest.approx(np.corrcoef(means, prediction[:, neuron])[0, 1])
         expected = normalised_by_loops(by_image[:, :, neuron], prediction[:, neuron])
         assert normalised == pytest.approx(expected, rel=1e-4, nan_ok=True)
     noise = by_image.var(1, ddof=1).mean(0)
     variance = by_image.reshape(900, 212).var(0, ddof=1)
-    np.testing.assert_allclose(found.share, (variance - noise) / variance, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.noise, noise, rtol=1e-9)
+    np.testing.assert_allclose(found["share"], (variance - noise) / variance, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found["noise"], noise, rtol=1e-9)
     # Neither order makes repeats of these rows: what they share is what 18 means of 50 share by chance.
-    assert abs(found.share.mean()) < 0.002
+    assert abs(found["share"].mean()) < 0.002
 
 
 def test_patch_clamp_sweeps(neural):

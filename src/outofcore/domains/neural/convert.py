@@ -72,11 +72,6 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     )
 
 
-def _kept(runs: Runs) -> Mask:
-    """Which bins of the unit are stored."""
-    return np.repeat(runs.good, runs.length)
-
-
 def _rows(span: UnitBins, aligned: Slice, runs: Runs) -> Fields:
     bins = np.arange(span.start, span.stop)
     trial = np.searchsorted(span.trials.start, bins, side="right") - 1
@@ -85,7 +80,7 @@ def _rows(span: UnitBins, aligned: Slice, runs: Runs) -> Fields:
     fields: Fields = {"stim": aligned.stim, "robs": aligned.robs, "dfs": aligned.dfs, **aligned.covariates}
     rows = {name: field[span.start - aligned.first : span.stop - aligned.first] for name, field in fields.items()}
     rows["condition"] = condition.astype(np.int32)
-    kept = _kept(runs)
+    kept = np.repeat(runs.good, runs.length)
     return rows if kept.all() else {name: field[kept] for name, field in rows.items()}
 
 
@@ -110,7 +105,7 @@ def _named(label: int) -> str:
 
 def _counts(runs: Runs, silent: Bytes, rows: Fields) -> dict[str, int]:
     """Bins that are stored or not; of those stored, bins in which no response counts, by reason."""
-    stored = _kept(runs)
+    stored = np.repeat(runs.good, runs.length)
     reasons = np.bincount(silent[stored], minlength=len(REASONS)).tolist()
     return {
         "bins_stored": int(stored.sum()),

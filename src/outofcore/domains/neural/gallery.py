@@ -58,19 +58,15 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
 def distributions(store: Store) -> Sequence[Distribution]:
     """Mean responses of neurons, and trial lengths."""
     rates = np.concatenate([_mean_responses(store, part) for part in store.parts])
+    unit = "spikes a second" if _bin_seconds(store, store.parts[0]) else "mean response a bin"
     return [
-        binned("Mean response of the neurons", _unit(store), "neurons", rates),
+        binned("Mean response of the neurons", unit, "neurons", rates),
         binned("Length of the trials", "bins", "trials", column(store, "length")),
     ]
 
 
-def _unit(store: Store) -> str:
-    """Spikes per second if bins have a width and hold whole spikes, else the stored unit."""
-    rates = _bin_seconds(store, store.parts[0])
-    return "spikes a second" if rates else "mean response a bin"
-
-
 def _bin_seconds(store: Store, part: str) -> float | None:
+    """Seconds of a bin, if bins have a width and hold whole spikes."""
     whole = store.rows(store.splits[0], part)["robs"].dtype.kind == "u"
     clock = store.part_attributes(part).get("clock")
     return float(clock["bin_width_ns"]) / 1e9 if clock and whole else None

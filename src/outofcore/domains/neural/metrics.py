@@ -20,7 +20,7 @@ Computational Biology 17. Where noise is independent, it is that of Schoppe et a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -31,95 +31,77 @@ LEAST_RATE = 1e-6
 """Lower bound of rates in spikes per bin: a spike at rate 0 would have an infinite loss."""
 
 
-@dataclass(frozen=True)
-class NeuronSums:
-    """Sums over the unmasked bins, each of shape (neurons,)."""
-
-    bins: Doubles  # number of bins
-    responses: Doubles  # sum of responses
-    squares: Doubles  # sum of squared responses
-    rates: Doubles  # sum of predictions
-    rate_squares: Doubles  # sum of squared predictions
-    products: Doubles  # sum of response * prediction
-    log_likelihood: Doubles  # sum of response * ln(rate) - rate: the part that depends on the model
+Sums = Mapping[str, Doubles]
 
 
-def null_log_likelihood(sums: NeuronSums) -> Doubles:
-    """Log-likelihood (as in :class:`NeuronSums`) of predicting each neuron's mean."""
-    mean = np.maximum(sums.responses / np.maximum(sums.bins, 1), LEAST_RATE)
-    return np.asarray(sums.responses * np.log(mean) - sums.bins * mean)
+def bits_per_spike(sums: Sums) -> tuple[float, Doubles]:
+    """Bits per spike over all neurons together and per neuron; NaN without spikes.
 
-
-def bits_per_spike(sums: NeuronSums) -> tuple[float, Doubles]:
-    """Bits per spike over all neurons together and per neuron; NaN without spikes."""
-    gain = (sums.log_likelihood - null_log_likelihood(sums)) / np.log(2)
-    by_neuron = np.divide(gain, sums.responses, out=np.full(len(gain), np.nan), where=sums.responses > 0)
-    total = float(sums.responses.sum())
+    ``sums`` over the unmasked bins, (neurons,) each: ``bins``, their number; ``responses``; ``log_likelihood``, of
+    response * ln(rate) - rate, the part that depends on the model.
+    """
+    bins, responses = sums["bins"], sums["responses"]
+    mean = np.maximum(responses / np.maximum(bins, 1), LEAST_RATE)
+    gain = (sums["log_likelihood"] - (responses * np.log(mean) - bins * mean)) / np.log(2)
+    by_neuron = np.divide(gain, responses, out=np.full(len(gain), np.nan), where=responses > 0)
+    total = float(responses.sum())
     return (float(gain.sum()) / total if total > 0 else float("nan")), by_neuron
 
 
-def correlation(sums: NeuronSums) -> Doubles:
-    """Pearson correlation of response and prediction, (neurons,); NaN if either is constant."""
-    count = np.maximum(sums.bins, 1)
-    covariance: Doubles = sums.products / count - sums.responses / count * sums.rates / count
-    spread = [_variance(sums.squares, sums.responses, count), _variance(sums.rate_squares, sums.rates, count)]
+def correlation(sums: Sums) -> Doubles:
+    """Pearson correlation of response and prediction, (neurons,); NaN if either is constant.
+
+    ``sums`` over the unmasked bins, (neurons,) each: ``bins``, their number; ``responses``, ``rates``, the predictions;
+    ``squares``, ``rate_squares``, ``products`` of these.
+    """
+    count = np.maximum(sums["bins"], 1)
+    pairs = (sums["responses"], sums["squares"]), (sums["rates"], sums["rate_squares"])
+    covariance = sums["products"] / count - sums["responses"] / count * sums["rates"] / count
+    spread = [np.maximum(squares / count - (total / count) ** 2, 0) for total, squares in pairs]
     # Below this share of the mean square, a variance is rounding error of a constant.
-    varies = (spread[0] * count > 1e-12 * sums.squares) & (spread[1] * count > 1e-12 * sums.rate_squares)
-    result: Doubles = np.full(len(count), np.nan)
+    first, second = (variance * count > 1e-12 * squares for variance, (_, squares) in zip(spread, pairs, strict=True))
+    varies, result = first & second, np.full(len(count), np.nan)
     result[varies] = covariance[varies] / np.sqrt(spread[0] * spread[1])[varies]
     return result
 
 
-def _variance(squares: Doubles, total: Doubles, count: Doubles) -> Doubles:
-    return np.asarray(np.maximum(squares / count - (total / count) ** 2, 0))
+def explainable(sums: Sums) -> dict[str, Doubles]:
+    """Explainable variance of each neuron and the fraction explained, (neurons,) each.
 
+    Parameters
+    ----------
+    sums
+        Over the repeats of each condition (a stimulus, or a bin of one), (conditions, neurons) each: ``repeats``, the
+        number of unmasked ones; ``responses``, ``squares`` of these; ``errors``, squared differences from the
+        predictions, and ``rates``, the predictions.
 
-@dataclass(frozen=True)
-class RepeatSums:
-    """Sums over the repeats of each condition (a stimulus, or a bin of one), shape (conditions, neurons)."""
-
-    repeats: Doubles  # number of unmasked repeats
-    responses: Doubles
-    squares: Doubles  # sum of squared responses
-    errors: Doubles | None = None  # sum of (response - prediction) squared; None without predictions
-    rates: Doubles | None = None  # sum of predictions; None without
-
-
-@dataclass(frozen=True)
-class Explainable:
-    """Explainable variance, each of shape (neurons,)."""
-
-    variance: Doubles  # of all responses to repeated conditions
-    noise: Doubles  # variance over repeats, averaged over conditions
-    share: Doubles  # FEV: 1 - noise / variance
-    explained: Doubles  # FEVE: explained share of the explainable variance; NaN without predictions
-    average: Doubles  # correlation of prediction and average over repeats; NaN without predictions
-    normalised: Doubles  # CCnorm; NaN also where the average over repeats varies no more than noise does
-
-
-def explainable(sums: RepeatSums) -> Explainable:
-    """Explainable variance of each neuron and the fraction explained; NaN without two unmasked repeats."""
-    used = sums.repeats >= 2
-    count = np.where(used, sums.repeats, 0)
-    responses, squares = np.where(used, sums.responses, 0), np.where(used, sums.squares, 0)
+    Returns
+    -------
+    dict
+        ``noise``, the variance over repeats, averaged over conditions; ``share``, FEV: 1 - noise / variance of all
+        responses; ``explained``, FEVE: the explained share of the explainable variance; ``average``, the correlation
+        of prediction and average over repeats; ``normalised``, CCnorm, NaN also where the average over repeats varies
+        no more than noise does. NaN without two unmasked repeats.
+    """
+    used = sums["repeats"] >= 2
+    count = np.where(used, sums["repeats"], 0)
+    responses, squares = np.where(used, sums["responses"], 0), np.where(used, sums["squares"], 0)
     total = count.sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
         within = (squares - responses**2 / count) / (count - 1)
         noise = np.where(used, within, 0).sum(0) / used.sum(0)
         variance = (squares.sum(0) - responses.sum(0) ** 2 / total) / (total - 1)
-        share = (variance - noise) / variance
-        explained, average, normalised = np.full((3, *noise.shape), np.nan)
-        if sums.errors is not None:
-            error = np.where(used, sums.errors, 0).sum(0) / total
-            explained = 1 - (error - noise) / (variance - noise)
-        if sums.rates is not None:
-            recorded, predicted = _centred(responses / count, used), _centred(sums.rates / count, used)
-            products, power = (recorded * predicted).sum(0), (recorded**2).sum(0)
-            left = np.where(used, within / count, 0).sum(0) * (used.sum(0) - 1) / used.sum(0)
-            spread = (predicted**2).sum(0)
-            average = products / np.sqrt(power * spread)
-            normalised = products / np.sqrt(np.where(power > left, power - left, np.nan) * spread)
-    return Explainable(variance, noise, share, explained, average, normalised)
+        error = np.where(used, sums["errors"], 0).sum(0) / total
+        recorded, predicted = _centred(responses / count, used), _centred(sums["rates"] / count, used)
+        products, power, spread = (recorded * predicted).sum(0), (recorded**2).sum(0), (predicted**2).sum(0)
+        left = np.where(used, within / count, 0).sum(0) * (used.sum(0) - 1) / used.sum(0)
+        return {
+            "noise": noise,
+            "share": (variance - noise) / variance,
+            "explained": 1 - (error - noise) / (variance - noise),
+            "average": products / np.sqrt(power * spread),
+            "normalised": products / np.sqrt(np.where(power > left, power - left, np.nan) * spread),
+        }
 
 
 def _centred(values: Doubles, used: npt.NDArray[np.bool_]) -> Doubles:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outofcore.domains.neural.encoder import Encoder, SessionShape
 from outofcore.domains.neural.gallery import filter_pictures
-from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
+from outofcore.domains.neural.metrics import bits_per_spike, correlation, explainable
 from outofcore.domains.neural.params import COVARIATES, NeuralSection
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
@@ -215,11 +215,9 @@ class NeuralTask(Task):
         explainable share of at least 0.15. Metrics without data are left out.
         """
         plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
-        neurons = NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__})
-        related = correlation(neurons)
-        count = np.maximum(neurons.bins, 1)
-        spread = neurons.squares - neurons.responses**2 / count
-        total = max(neurons.bins.sum(), 1)
+        related = correlation(plain)
+        spread = plain["squares"] - plain["responses"] ** 2 / np.maximum(plain["bins"], 1)
+        total = max(plain["bins"].sum(), 1)
         figures = {
             "neurons": float(sum(len(session.predicted) for session in self.sessions)),
             "correlation": _mean(related),
@@ -229,11 +227,9 @@ class NeuralTask(Task):
             "loss": float((-plain["log_likelihood"] if self.poisson else plain["errors"]).sum() / total),
         }
         if self.poisson:
-            overall, by_neuron = bits_per_spike(neurons)
-            figures["bits_per_spike"] = overall
-            figures["bits_per_spike_median"] = (
-                float(np.nanmedian(by_neuron)) if np.isfinite(by_neuron).any() else math.nan
-            )
+            figures["bits_per_spike"], by_neuron = bits_per_spike(plain)
+            if np.isfinite(by_neuron).any():
+                figures["bits_per_spike_median"] = float(np.nanmedian(by_neuron))
         if self.first_cell[-1]:
             figures |= self._repeats(plain)
         return {name: value for name, value in figures.items() if math.isfinite(value)}
@@ -244,12 +240,10 @@ class NeuralTask(Task):
             if not len(known):
                 continue
             cells = slice(*self.first_cell[number : number + 2])
-            table = {name: plain[name][cells].reshape(len(known), -1) for name in REPEATS}
-            results.append(
-                explainable(RepeatSums(**{name.removeprefix("repeat_"): values for name, values in table.items()}))
-            )
+            sums = {name.removeprefix("repeat_"): plain[name][cells].reshape(len(known), -1) for name in REPEATS}
+            results.append(explainable(sums))
         share, explained, average, normalised = (
-            np.concatenate([getattr(result, name) for result in results])
+            np.concatenate([result[name] for result in results])
             for name in ("share", "explained", "average", "normalised")
         )
         reliable = share >= RELIABLE
@@ -264,7 +258,7 @@ class NeuralTask(Task):
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """Recorded against predicted responses, in standard deviations from the mean; correlation of each neuron."""
         plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
-        related = correlation(NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__}))
+        related = correlation(plain)
         responses: list[dict[str, float | str]] = []
         neurons: list[dict[str, float | str]] = []
         for number, session in enumerate(self.sessions):

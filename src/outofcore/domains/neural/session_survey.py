@@ -97,7 +97,10 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
     clock = None
     if source.bin_width is None:
         _same_clock(streams)
-        lengths = _lengths(streams)
+        lengths = [track.count for track in streams.tracks.values()]
+        lengths += [streams.valid.shape[0]] if streams.valid is not None else []
+        if streams.trial is not None and not has_intervals(streams.trial):
+            lengths.append(int(np.prod(streams.trial.shape)))
         bins, complete = max(lengths), min(lengths)
         if bins > MOST_UNEQUAL * complete:
             raise SessionError(
@@ -117,7 +120,7 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         series = []
         for track in streams.others:
             other = facts if track is streams.shown else _clock(track, counts, untimed, streams.unit_advice)
-            _overlap(facts, other, track.role.stream, streams)
+            _overlap(facts, other.first, other.last, track.role.stream, streams)
             longest[track.role.stream] = _longest(other, clock)
             series.append((track, other))
         _check_turned(streams, series, source)
@@ -148,14 +151,6 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
         streams.spikes.labels if streams.spikes is not None else None,
         streams.units,
     )
-
-
-def _lengths(streams: Streams) -> list[int]:
-    lengths = [track.count for track in streams.tracks.values()]
-    lengths += [streams.valid.shape[0]] if streams.valid is not None else []
-    if streams.trial is not None and not has_intervals(streams.trial):
-        lengths.append(int(np.prod(streams.trial.shape)))
-    return lengths
 
 
 def _check_turned(streams: Streams, series: Sequence[tuple[Track, ClockFacts]], source: SourceSection) -> None:
@@ -254,15 +249,15 @@ def _longest(facts: ClockFacts, clock: BinClock) -> int:
     return int(1.5 * facts.step) if facts.step else int(clock.width)
 
 
-def _overlap(facts: ClockFacts, other: ClockFacts, name: str, streams: Streams) -> None:
-    if other.last < facts.first or other.first > facts.last:
-        first = f"{streams.entry}s"
+def _overlap(facts: ClockFacts, first: int, last: int, name: str, streams: Streams) -> None:
+    if last < facts.first or first > facts.last:
+        shown = f"{streams.entry}s"
         if streams.shown.role == SPIKES:
-            first = "trials" if streams.trial is not None else "obs_intervals"
+            shown = "trials" if streams.trial is not None else "obs_intervals"
         raise SessionError(
             "time_unit",
-            f"{first} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from "
-            f"{other.first / 1e9:g} to {other.last / 1e9:g} s: they never meet, as if {streams.unit_advice}",
+            f"{shown} run from {facts.first / 1e9:g} to {facts.last / 1e9:g} s, {name} from {first / 1e9:g} to "
+            f"{last / 1e9:g} s: they never meet, as if {streams.unit_advice}",
         )
 
 
@@ -283,21 +278,19 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     if not timed:
         raise SessionError("no_spikes", "no spike has a time: none is finite, or there are none")
     if invalid:
-        vector, first = next((number, train.missing) for number, train in enumerate(facts) if train.missing >= 0)
-        where = f"entry {first}" + (f" of neuron {vector}" if len(facts) > 1 else "")
-        detail = f"{invalid} of {total} spikes have no time, the first is {where}"
-        untimed.append(Reject(reason="no_time", offset=first, detail=detail))
+        vector, entry = next((number, train.missing) for number, train in enumerate(facts) if train.missing >= 0)
+        detail = f"{invalid} of {total} spikes have no time, the first is entry {entry}"
+        detail += f" of neuron {vector}" * (len(facts) > 1)
+        untimed.append(Reject(reason="no_time", offset=entry, detail=detail))
     if unowned:
         counts["spikes_without_neuron"] = unowned
         detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
         untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
-    last = max(train.last for train in timed)
+    first, last = min(train.first for train in timed), max(train.last for train in timed)
     if streams.shown.role == SPIKES:
-        _overlap(
-            frames, ClockFacts(0, 0, min(train.first for train in timed), last, 0, ascending=True), "spikes", streams
-        )
+        _overlap(frames, first, last, "spikes", streams)
     ratio = _reach(timed) / _reach([frames])
-    rate = (total - invalid) / streams.spikes.neurons / max((last - min(train.first for train in timed)) / 1e9, 1e-9)
+    rate = (total - invalid) / streams.spikes.neurons / max((last - first) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10
     others = streams.units is not None and streams.spikes.owners is not None  # of which no spike is stored
     fastest = FASTEST_RATE if streams.spikes.neurons > 1 and not others else FASTEST_VECTOR

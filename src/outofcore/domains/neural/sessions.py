@@ -14,8 +14,8 @@ from pkgutil import iter_modules
 from outofcore.domains.neural import recordings
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError
-from outofcore.domains.neural.recordings.folder import FolderRecording, named_files
-from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.domains.neural.recordings.folder import FolderRecording
+from outofcore.domains.neural.recordings.recording import Recording, split_column
 from outofcore.raw.files import RawFile, plain_name
 
 # Names in a store that are not those of parts.
@@ -60,7 +60,7 @@ class Session:
 
 def find_sessions(files: Sequence[RawFile], source: SourceSection) -> list[Session]:
     """Group raw files into sessions by their first file; a folder is one if it holds a file that ``source`` names."""
-    patterns = [named_files(name).parts for name in source.arrays]
+    patterns = [PurePosixPath(split_column(name)[0]).parts for name in source.arrays]
     grouped: dict[tuple[str, Path, str], list[int]] = {}
     for number, file in enumerate(files):
         grouped.setdefault(_place(file, patterns), []).append(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,11 +87,6 @@ class FolderRecording(Recording):
         return words if any(words[np.isnan(numbers)] != "") else numbers
 
 
-def named_files(name: str) -> PurePosixPath:
-    """Files matching a name or pattern; the suffix .npy is optional."""
-    return PurePosixPath(split_column(name)[0])
-
-
 def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedArray:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
@@ -103,9 +98,8 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
     if not lines:
         return sliced(np.empty(0), axis, path.name)
     first = [cell.strip("\"'") for cell in _cells(lines[0])]
-    titled = isinstance(column, str)
     place = _titled(path.name, first, column) if isinstance(column, str) else column
-    data = lines[1:] if titled or _is_header(path.name, first, lines[1:]) else lines
+    data = lines[1:] if isinstance(column, str) or _is_header(path.name, first, lines[1:]) else lines
     if not data:
         return sliced(np.empty(0), axis, path.name)
     second = _cells(data[0])

@@ -20,6 +20,7 @@ from outofcore.domains.neural.recordings.arrays import (
     SessionError,
     chunk_grid,
     guard_size,
+    native,
     refusing,
     sliced,
     unwritten,
@@ -133,27 +134,16 @@ def damage_named(name: str) -> AbstractContextManager[None]:
 def as_array(dataset: Any, axis: int = 0) -> RecordedArray:
     """A dataset as an array; rejects datasets whose values are outside the file."""
     with damage_named(str(dataset.name)):
-        message, reason = _refused(dataset)
-        if not message:
-            turned = "MATLAB_class" in dataset.attrs
-            if turned and dataset.attrs.get("MATLAB_empty", 0):  # its values are its shape
-                return sliced(np.empty(dataset[()].astype(np.int64)), axis, dataset.name)
-            if turned and dataset.attrs["MATLAB_class"] == b"char":
-                rows = ["".join(map(chr, row)) for row in np.atleast_2d(dataset[()].T).tolist()]
-                return sliced(np.array(rows), axis, dataset.name)
-            # HDF5 asks for the memory that the header of a damaged chunk names.
-            damage = (*DAMAGE, MemoryError)
-            return written(
-                sliced(dataset, axis, dataset.name, turned=turned, damage=damage),
-                _absent(dataset, dataset.ndim - 1 - axis if turned else axis),
-                dataset.name,
-            )
-    raise SessionError(reason, message)
-
-
-def _matlab_class(dataset: h5py.Dataset) -> str:
-    kind = dataset.attrs.get("MATLAB_class", b"object")
-    return kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
+        _check_readable(dataset)
+        turned = "MATLAB_class" in dataset.attrs
+        if turned and dataset.attrs.get("MATLAB_empty", 0):  # its values are its shape
+            return sliced(np.empty(dataset[()].astype(np.int64)), axis, dataset.name)
+        if turned and dataset.attrs["MATLAB_class"] == b"char":
+            rows = ["".join(map(chr, row)) for row in np.atleast_2d(dataset[()].T).tolist()]
+            return sliced(np.array(rows), axis, dataset.name)
+        # HDF5 asks for the memory that the header of a damaged chunk names.
+        array = sliced(dataset, axis, dataset.name, turned=turned, damage=(*DAMAGE, MemoryError))
+        return written(array, _absent(dataset, dataset.ndim - 1 - axis if turned else axis), dataset.name)
 
 
 def _absent(dataset: h5py.Dataset, axis: int) -> Mask | None:
@@ -173,34 +163,31 @@ def _absent(dataset: h5py.Dataset, axis: int) -> Mask | None:
 def _inside(dataset: h5py.Dataset) -> bool:
     """Whether a virtual dataset has all its values in datasets of this file."""
     sources = dataset.virtual_sources()
-    is_inside = all(source.file_name == "." and source.dset_name in dataset.file for source in sources)
-    if not is_inside:
+    if not all(source.file_name == "." and source.dset_name in dataset.file for source in sources):
         return False
     mapped = sum(source.vspace.get_select_npoints() for source in sources)
     return mapped == dataset.size and all(_absent(dataset.file[source.dset_name], 0) is None for source in sources)
 
 
-def _refused(node: Any) -> tuple[str, str]:
-    """Why something cannot be read as an array, and the word for it; empty if it can."""
+def _check_readable(node: Any) -> None:
+    """Raise SessionError for what cannot be read as an array."""
     if isinstance(node, h5py.Group):
-        return f"{node.name!r} is a group; name one of {', '.join(list(node)[:24])}", "wrong_type"
+        raise SessionError("wrong_type", f"{node.name!r} is a group; name one of {', '.join(list(node)[:24])}")
     if not isinstance(node, h5py.Dataset):
-        return f"{node.name!r} is no array", "wrong_type"
+        raise SessionError("wrong_type", f"{node.name!r} is no array")
     if node.external or (node.is_virtual and not _inside(node)):
-        return f"{node.name!r} keeps its values in other files; copy the data into the session", "external_link"
+        message = f"{node.name!r} keeps its values in other files; copy the data into the session"
+        raise SessionError("external_link", message)
     plist = node.id.get_create_plist()
     for code, _, _, title in map(plist.get_filter, range(plist.get_nfilters())):
         if not h5py.h5z.filter_avail(code):
-            named = f"filter {code} ({title.decode(errors='replace')})"
-            return f"{node.name!r} is compressed with {named}; install hdf5plugin to read it", "missing_filter"
+            message = f"{node.name!r} is compressed with filter {code} ({title.decode(errors='replace')})"
+            raise SessionError("missing_filter", f"{message}; install hdf5plugin to read it")
     if "MATLAB_object_decode" in node.attrs:
-        kind = _matlab_class(node)
-        what = f"{node.name!r} is a MATLAB {kind}, an object without plain values"
-        return f"{what}; save it as numbers or as a char array (double, posixtime, char)", "wrong_type"
+        kind = native(np.asarray(node.attrs.get("MATLAB_class", b"object")))
+        message = f"{node.name!r} is a MATLAB {kind}, an object without plain values"
+        raise SessionError("wrong_type", f"{message}; save it as numbers or as a char array (double, posixtime, char)")
     if h5py.check_ref_dtype(node.dtype) is not None:
-        return (
-            f"{node.name!r} holds references (MATLAB cells); only arrays by trial and names.spike_times can be cells",
-            "wrong_type",
-        )
+        message = f"{node.name!r} holds references (MATLAB cells)"
+        raise SessionError("wrong_type", f"{message}; only arrays by trial and names.spike_times can be cells")
     guard_size(node.name, node.shape, node.dtype.itemsize * node.size, node.file.id.get_filesize())
-    return "", ""
