@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 import numpy as np
+import pytest
 
 from outofcore.domains.neural.transforms import Crop, Downsample, Normalise
 
@@ -22,8 +23,9 @@ class NaiveSession:
 
     def __init__(self, arrays, source):
         self.arrays, self.source = arrays, source
-        self.frames = nanoseconds(arrays["frame_times"]) if "frame_times" in arrays else None
-        self.origin = min(time for time in self.frames if time is not None) if self.frames else 0
+        clocks = (arrays[name] for name in ("frame_times", "sample_times", "behavior_times") if name in arrays)
+        self.clock = nanoseconds(next(clocks, ())) or None  # of the stimulus, or else of the first series
+        self.origin = min(time for time in self.clock if time is not None) if self.clock else 0
 
     def span(self, number):
         width = self.source.bin_width * 1e9
@@ -31,22 +33,27 @@ class NaiveSession:
 
     def trial(self, number):
         """The trial in which a bin is, or None."""
+        marks = np.asarray(self.arrays["trial"])
+        if marks.ndim == 1:
+            return int(marks[number]) if marks[number] >= 0 else None
         low, high = self.span(number)
         inside = [
             trial
-            for trial, (start, stop) in enumerate(np.asarray(self.arrays["trial"]).tolist())
+            for trial, (start, stop) in enumerate(marks.tolist())
             if round(start * 1e9) <= (low + high) // 2 < round(stop * 1e9)
         ]
         return inside[0] if inside else None
 
     def bin(self, number):
         """The row of a bin, as the store should have it; None where there is no frame."""
-        entry = number if self.frames is None else self.held(self.frames, number)
-        if "frame" in self.arrays and entry is not None:
-            entry = int(np.ravel(self.arrays["frame"])[entry])
-        if entry is None or not 0 <= entry < len(self.arrays["stimulus"]):
-            return None
-        row = {"stim": self.arrays["stimulus"][entry]}
+        row = {}
+        if "stimulus" in self.arrays:
+            entry = number if self.clock is None else self.held(self.clock, number)
+            if "frame" in self.arrays and entry is not None:
+                entry = int(np.ravel(self.arrays["frame"])[entry])
+            if entry is None or not 0 <= entry < len(self.arrays["stimulus"]):
+                return None
+            row["stim"] = self.arrays["stimulus"][entry]
         values = self.responses(number)
         robs = np.zeros(self.neurons) if values is None else np.ravel(values)
         dfs = np.isfinite(robs) & self.allowed(number) & (values is not None)
@@ -76,16 +83,16 @@ class NaiveSession:
         if "valid" not in self.arrays:
             return True
         mask = self.arrays["valid"]
-        if self.frames is None:
+        if self.clock is None:
             return np.ravel(mask[number]) != 0
         own = "sample_times" in self.arrays and len(mask) == len(self.arrays["responses"])
-        entry = self.held(nanoseconds(self.arrays["sample_times"]) if own else self.frames, number)
+        entry = self.held(nanoseconds(self.arrays["sample_times"]) if own else self.clock, number)
         return entry is not None and np.ravel(mask[entry]) != 0
 
     def sampled(self, role, number):
         """The value of a matrix in a bin, or None."""
         values = self.arrays[role]
-        if self.frames is None:
+        if self.clock is None:
             return np.asarray(values[number], float) if number < len(values) else None
         times = nanoseconds(self.arrays[{"responses": "sample_times", "behavior": "behavior_times"}[role]])
         mode = getattr(self.source.resample, role)
@@ -118,6 +125,28 @@ class NaiveSession:
     def longest(self, times):
         known = [time for time in times if time is not None]
         return int(1.5 * int(median(later - earlier for earlier, later in pairwise(known))))
+
+
+def assert_as_naive(result, arrays, source):
+    """Compare a converted session, bin by bin."""
+    naive, rows, row = NaiveSession(arrays, source), result.only.rows, 0
+    for sequence in result.only.sequences:
+        for number in range(sequence["offset"], sequence["offset"] + sequence["length"]):
+            expected = naive.bin(number)
+            assert "trial" not in arrays or naive.trial(number) == sequence["trial"]
+            assert ("stim" in rows) == ("stim" in expected)
+            assert "stim" not in rows or np.array_equal(
+                rows["stim"][row], np.reshape(expected["stim"], rows["stim"][row].shape)
+            )
+            assert np.array_equal(rows["dfs"][row], expected["dfs"])
+            assert rows["robs"][row] == pytest.approx(expected["robs"], rel=1e-5, abs=1e-6)
+            known = expected["dfs"].any()  # behaviour of a bin without a response counts for nothing
+            if known and "behavior" in expected:
+                assert rows["behavior"][row] == pytest.approx(expected["behavior"], rel=1e-5, abs=1e-6)
+            row += 1
+    bins = range(result.counts["bins"])
+    inside = [number for number in bins if "trial" not in arrays or naive.trial(number) is not None]
+    assert row == len(rows["robs"]) == sum(naive.bin(number) is not None for number in inside)
 
 
 def transform_plainly(frames, transforms):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from outofcore.domains.neural import source as cutting
 from outofcore.domains.neural.spikes import histogram, histogram_by
-from tests.domains.neural.naive import NaiveSession
+from tests.domains.neural.naive import assert_as_naive
 from tests.domains.neural.rig import convert, save_session, section_of
 
 times = st.lists(st.integers(0, 200), max_size=30).map(sorted)
@@ -121,18 +121,4 @@ def test_every_bin_is_what_the_naive_reader_gives(data):
     assert whole.units == 1
     assert (result.only.sequences, result.counts) == (whole.only.sequences, whole.counts)
     assert (result.found, result.accepted, result.rejects) == (whole.found, whole.accepted, whole.rejects)
-    naive = NaiveSession(arrays, section_of(Path(), **source).source)
-    rows, found = result.only.rows, 0
-    for each in result.only.sequences:
-        for number in range(each["offset"], each["offset"] + each["length"]):
-            expected = naive.bin(number)
-            assert not clocked or naive.trial(number) == each["trial"]
-            assert np.array_equal(rows["stim"][found], expected["stim"])
-            assert np.array_equal(rows["dfs"][found], expected["dfs"])
-            assert rows["robs"][found] == pytest.approx(expected["robs"], rel=1e-5, abs=1e-6)
-            known = expected["dfs"].any()  # behaviour of a bin without a response counts for nothing
-            assert not known or rows["behavior"][found] == pytest.approx(expected["behavior"], rel=1e-5, abs=1e-6)
-            found += 1
-    bins = range(result.counts["bins"])
-    inside = [number for number in bins if not clocked or naive.trial(number) is not None]
-    assert found == len(rows["stim"]) == sum(naive.bin(number) is not None for number in inside)
+    assert_as_naive(result, arrays, section_of(Path(), **source).source)

@@ -15,7 +15,7 @@ from outofcore.domains.neural import DOMAIN, source
 from outofcore.domains.neural.transforms import bfloat16_values
 from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import NO_AUDIT, AuditRate
+from outofcore.raw.unit import NO_AUDIT
 from tests.domains.neural.rig import NAMES, convert, save_session, section_of
 
 
@@ -85,12 +85,6 @@ def test_a_bin_without_a_response_costs_no_window_that_sees_its_frame(frames, wr
     assert np.array_equal(rows["robs"][kept], arrays["robs"][kept])
     assert np.array_equal(rows["behavior"][kept, 0], kept)
     assert not rows["behavior"][lost].any() or missing != "no_behavior"
-
-
-def test_a_mask_of_some_neurons_is_refused(frames, write_h5):
-    path = write_h5(frames | {"dfs": np.ones((600, 2))})
-    with pytest.raises(RawInputError, match="expected a column for all or for each of 3 neurons, got 2"):
-        convert(path, names=NAMES | {"valid": "dfs"})
 
 
 def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(frames, write_h5):
@@ -217,18 +211,6 @@ def test_no_good_session_is_one_clear_line(tmp_path, frames, write_h5):
         convert(tmp_path, names=NAMES | {"stimulus": "movie"})
 
 
-def test_time_may_be_any_axis_and_frames_may_lie_flat(frames, write_h5):
-    turned = {
-        "stim": np.moveaxis(frames["stim"].reshape(600, 42), 0, 1),
-        "robs": frames["robs"].T,
-        "trial": frames["trial"][None],
-    }
-    axes = {"stimulus": 1, "responses": 1}
-    result = convert(write_h5(turned), names=NAMES, time_axis=axes, frame_shape=[6, 7])
-    assert np.array_equal(result.only.rows["stim"], frames["stim"])
-    assert np.array_equal(result.only.rows["robs"], frames["robs"])
-
-
 def test_frames_by_number_and_repeats_by_order(write_h5):
     pictures = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
     number = np.array([0, 3, -1, 4, 4, 7, 2, 0], float)
@@ -271,14 +253,6 @@ def test_repeats_share_their_key_in_all_sessions_and_stretches_of_a_trial_too(tm
     assert len(set(keys)) == 24  # 13 stretches of 12 trials in each session
 
 
-def test_a_pattern_gives_a_trial_for_each_array(frames, write_h5):
-    arrays = {f"trials/{number}/stim": frames["stim"][number * 7 : number * 7 + 7] for number in range(12)}
-    arrays |= {f"trials/{number}/robs": frames["robs"][number * 7 : number * 7 + 7] for number in range(12)}
-    result = convert(write_h5(arrays), names={"stimulus": "trials/*/stim", "responses": "trials/*/robs"})
-    assert np.array_equal(result.only.rows["stim"], frames["stim"][:84])
-    assert [each["length"] for each in result.only.sequences] == [7] * 12
-
-
 def test_a_session_is_opened_once_for_all_its_units_and_closed_after_them(frames, write_h5, monkeypatch):
     path, opened = write_h5(frames), []
     plain = h5py.File
@@ -311,15 +285,3 @@ def test_a_session_that_is_gone_is_opened_once_for_a_unit_in_another_process(fra
     with pytest.raises(FileNotFoundError):
         DOMAIN.converter(section, NO_AUDIT)(unit)
     assert opened == [files[0].path]
-
-
-def test_units_and_converter_are_picklable(frames, write_h5):
-    section = section_of(write_h5(frames), names=NAMES)
-    from outofcore.raw.files import find_files
-
-    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
-    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section, AuditRate())))
-    for unit in DOMAIN.units(files, section):
-        direct, copied = DOMAIN.converter(section, AuditRate())(unit), converter(pickle.loads(pickle.dumps(unit)))
-        assert np.array_equal(direct.rows["stim"], copied.rows["stim"])
-        assert np.array_equal(direct.keys, copied.keys)

@@ -83,38 +83,6 @@ def test_a_choice_of_units_moves_no_bin(write_h5, layout, marked):
     assert [each["offset"] for each in chosen.sequences] == [each["offset"] for each in whole.sequences]
 
 
-def test_without_frames_the_clock_of_the_bins_is_that_of_samples_or_behaviour(clocked, write_h5):
-    path = write_h5(clocked)
-    behavior = {"behavior": "running", "behavior_times": "running_times"}
-    rows = convert(path, names=SPIKES | behavior, bin_width=WIDTH).only.rows
-    edges = 2.8 + np.arange(651) * WIDTH
-    centres = (edges[:-1] + edges[1:]) / 2
-    for neuron in range(4):
-        times = clocked["spike_times"][clocked["spike_neurons"] == neuron]
-        assert np.array_equal(rows["robs"][:, neuron], np.histogram(times, edges)[0])
-    known = rows["dfs"].all(1)
-    assert known[:-1].all()
-    expected = np.interp(centres, clocked["running_times"], clocked["running"])
-    np.testing.assert_allclose(rows["behavior"][known, 0], expected[known], rtol=1e-5, atol=1e-6)
-    traces = {"stimulus": None, "responses": "traces", "sample_times": "sample_times"}
-    rows = convert(path, names=traces, bin_width=4.0).only.rows  # a mean of more samples than a bin may have frames
-    places = ((clocked["sample_times"] - 2.9) // 4).astype(int)
-    means = [clocked["traces"][places == number].mean(0) for number in range(len(rows["robs"]))]
-    np.testing.assert_allclose(rows["robs"], means, rtol=1e-5, atol=1e-6)
-
-
-def test_entries_may_be_bins_of_one_array_or_of_one_for_each_trial(frames, write_h5):
-    rows = convert(write_h5(frames), names={"stimulus": None, "behavior": "trial", "trial": "trial"}).only.rows
-    assert np.array_equal(rows["robs"], frames["robs"])
-    assert rows["behavior"][:, 0].tolist() == frames["trial"].tolist()
-    robs = {f"t{number}/robs": frames["robs"][:40] for number in range(3)}
-    moved = {f"t{number}/hand": frames["robs"][:40] for number in range(2)}
-    path = write_h5(robs | moved, "trials.h5")
-    by_trial = convert(path, names={"stimulus": None, "responses": "t*/robs", "behavior": "t*/hand"})
-    assert by_trial.reasons == {"missing_field": 1}
-    assert np.array_equal(by_trial.only.rows["robs"], np.tile(frames["robs"][:40], (2, 1)))
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import h5py
 import numpy as np
 import pynwb
 import pytest
@@ -13,71 +12,6 @@ from outofcore.errors import RawInputError
 from tests.domains.neural.rig import convert, write_nwb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
-
-
-def test_series_of_nwb_may_keep_time_last(tmp_path):
-    generator = np.random.default_rng(0)
-    movie, dff = generator.integers(0, 256, (200, 5)).astype(np.uint8), generator.normal(size=(300, 4))
-    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
-    file.add_stimulus(pynwb.TimeSeries(name="movie", data=movie.T, unit="n/a", rate=20.0, starting_time=-3.0))
-    file.add_acquisition(pynwb.TimeSeries(name="dff", data=dff.T, unit="n/a", rate=30.0, starting_time=-3.0))
-    names = {"stimulus": "stimulus/presentation/movie", "responses": "acquisition/dff"}
-    result = convert(write_nwb(tmp_path, file), names=names, bin_width=0.1, time_axis={"stimulus": 1, "responses": 1})
-    assert np.array_equal(result.only.rows["stim"][:, 0], movie[1::2])
-    traces = dff.reshape(100, 3, 4).mean(1)
-    np.testing.assert_allclose(result.only.rows["robs"], traces, rtol=1e-5, atol=1e-6)
-
-
-def test_pictures_of_nwb_are_shown_by_number(tmp_path):
-    draw = np.random.default_rng(5)
-    pictures, shown = draw.integers(0, 256, (7, 4, 5)).astype(np.uint8), draw.integers(0, 7, 100)
-    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
-    images = [pynwb.image.GrayscaleImage(name=f"scene{9 - n}", data=each) for n, each in enumerate(pictures)]
-    order = pynwb.base.ImageReferences(name="order_of_images", data=images)
-    scenes = pynwb.base.Images(name="scenes", images=images, description="x", order_of_images=order)
-    file.add_stimulus_template(scenes)
-    file.add_stimulus(
-        pynwb.image.IndexSeries(
-            name="shown", data=shown.astype(np.uint32), indexed_images=scenes, unit="N/A", rate=20.0
-        )
-    )
-    file.add_unit(spike_times=np.sort(draw.uniform(0, 5, 300)))
-    names = {"stimulus": "stimulus/templates/scenes", "frame": "stimulus/presentation/shown"}
-    path = write_nwb(tmp_path, file)
-    result = convert(path, names=names | {"responses": None, "spike_times": "units"}, bin_width=0.05)
-    assert np.array_equal(result.only.rows["stim"], pictures[shown])
-    with h5py.File(path, "r+") as changed:
-        del changed["stimulus/templates/scenes/scene5"]
-        changed.create_dataset("stimulus/templates/scenes/scene5", data=np.zeros((2, 2), np.uint8))
-    with pytest.raises(RawInputError, match=r"order_of_images|pictures of one shape"):
-        convert(path, names=names | {"responses": None, "spike_times": "units"}, bin_width=0.05)
-
-
-def test_series_and_units_of_nwb_are_in_their_unit(tmp_path):
-    generator = np.random.default_rng(1)
-    traces, moments = generator.integers(-99, 99, (300, 4)).astype(np.int16), 1 + np.arange(300) / 30
-    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
-    file.add_stimulus(
-        pynwb.TimeSeries(
-            name="movie",
-            data=generator.integers(0, 9, (200, 5)).astype(np.uint8),
-            unit="n/a",
-            rate=20.0,
-            starting_time=1.0,
-        )
-    )
-    file.add_acquisition(
-        pynwb.TimeSeries(name="lfp", data=traces, unit="V", conversion=0.25, offset=3.0, timestamps=moments)
-    )
-    spikes = [np.sort(generator.uniform(1, 11, size)) for size in (400, 0, 250)]
-    for train in spikes:
-        file.add_unit(spike_times=train)
-    path, names = write_nwb(tmp_path, file), {"stimulus": "stimulus/presentation/movie"}
-    by_trace = convert(path, names=names | {"responses": "acquisition/lfp"}, bin_width=0.1)
-    expected = traces.reshape(100, 3, 4).mean(1) * 0.25 + 3
-    np.testing.assert_allclose(by_trace.only.rows["robs"], expected, rtol=1e-5, atol=1e-5)
-    by_spike = convert(path, names=names | {"responses": None, "spike_times": "units"}, bin_width=0.1)
-    assert by_spike.only.rows["robs"].sum(0).tolist() == [400, 0, 250]
 
 
 def test_neurons_may_be_named_by_words(clocked, write_h5):

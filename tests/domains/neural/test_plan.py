@@ -1,16 +1,10 @@
-"""``outofcore plan neural`` on real recordings and real disks, a server's numbers in proportion."""
+"""``outofcore plan neural`` on recordings: the ways that fit, and the memory that they need."""
 
 from __future__ import annotations
-
-import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
@@ -27,10 +21,7 @@ from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders
 from outofcore.training.memory_forecast import Forecast
 from tests.domains.neural.test_sample import NAMES
-from tests.space.conftest import disk
 
-__all__ = ["disk"]
-STAGE = Path(__file__).parents[3] / "stages" / "convert.py"
 MB = 10**6
 BINS = 4905
 
@@ -120,42 +111,3 @@ def test_wide_frames_are_offered_as_bytes_where_bytes_can_hold_them(sample):
     assert holding(whole, "float32")[0] == "uint8"
     assert holding([whole[0] / 2], "float32")[0] == "bfloat16"
     assert measure([], "uint8", sample) == {}
-
-
-@pytest.fixture
-def recording(write_h5):
-    """Frames of 11.3 MB that compress to half: 226 GB in proportion to a disk of 258 GB that has 12.9 MB."""
-    generator = np.random.default_rng(0)
-    stim = np.zeros((BINS, 36, 64), np.uint8)
-    stim[:, :18] = generator.integers(0, 256, (BINS, 18, 64))
-    return write_h5({"stim": stim, "robs": generator.poisson(1, (BINS, 2)).astype(np.uint8)})
-
-
-def run_stage(folder, raw, **source):
-    content = {"raw": str(raw), "source": {"response_dtype": "uint8", "trial_bins": 100, **source}}
-    (folder / "params.yaml").write_text(yaml.safe_dump({"neural": content}))
-    command = [sys.executable, str(STAGE), "neural"]
-    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
-
-
-@pytest.mark.long  # other tests refuse and accept; this one does both on a disk of 13 MiB
-def test_a_real_disk_refuses_float32_before_the_first_byte_and_takes_bytes(recording, disk):
-    folder = disk("tmpfs", 13)
-    refused = run_stage(folder, recording, stimulus_dtype="float32")
-    assert refused.returncode != 0
-    assert "Traceback" not in refused.stderr
-    assert "not enough room, nothing was written" in refused.stderr
-    assert "needs" in refused.stderr
-    assert "are free" in refused.stderr
-    assert "Ways out: a smaller store" in refused.stderr
-    assert not list(folder.rglob("*.zarr*"))
-    command = [sys.executable, "-c", "from outofcore.cli import main; main()", "plan", "neural", "--json"]
-    planned = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
-    assert planned.returncode == 1
-    found = json.loads(planned.stdout)
-    rows = {(row["way"], row["pixels"], row["codec"]): row for row in found["domains"][0]["ways"]}
-    assert "of disk" in rows["mapped", "float32", "none"]["verdict"]
-    assert rows["streamed", "uint8", "lz4"]["verdict"] == "fits"
-    taken = run_stage(folder, recording, stimulus_dtype="uint8")
-    assert taken.returncode == 0, taken.stderr
-    assert open_store(folder / "data" / "stores" / "neural.zarr").domain == "neural"

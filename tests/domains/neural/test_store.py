@@ -157,21 +157,6 @@ def test_everything_is_counted_and_sizes_are_known_before(section, outcome):
     assert sum(schema.attributes["bins_in_trials"] * row_bytes(schema) for schema in schemas) == decoded
 
 
-def test_splits_hold_whole_trials_and_all_repeats_of_a_film(outcome):
-    store = open_store(outcome[0] / "neural.zarr")
-    films: dict[int, set[str]] = {}
-    for part in store.parts:
-        trials = []
-        for split in store.splits:
-            table = store.sequences(split, part)
-            trials += table["trial"].read().tolist()
-            for film in table["repeat"].read().tolist():
-                films.setdefault(film, set()).add(split)
-        assert len(trials) == len(set(trials))
-    assert all(len(splits) == 1 for film, splits in films.items() if film >= 0)
-    assert len(films[-1]) == 3
-
-
 def test_batches_are_windows_of_one_session_each(section, outcome):
     store = open_store(outcome[0] / "neural.zarr")
     reading = DOMAIN.reading(store.attributes, section)
@@ -272,15 +257,3 @@ def test_training_finds_what_drives_the_neurons(section, outcome, tmp_path):
     plots = {file.name for file in (tmp_path / "plots" / "neural").iterdir() if file.is_file()}
     sheets = {f"filters_{name}.png" for name in store.parts}
     assert plots == {"responses.csv", "neurons.csv", *sheets}
-
-
-def test_a_task_knows_its_sessions_and_their_repeats(section, outcome):
-    store = open_store(outcome[0] / "neural.zarr")
-    task = DOMAIN.task(store, section)
-    truth = json.loads((Path(section.raw) / "truth.json").read_text())
-    assert [session.name for session in task.sessions] == sorted(truth)
-    for session in task.sessions:
-        robs = store.rows("train", session.name)["robs"].read()
-        np.testing.assert_allclose(session.mean, robs.mean(0), rtol=1e-6)
-        np.testing.assert_allclose(session.spread, robs.std(0), rtol=1e-6)
-        assert session.neurons == len(truth[session.name]["bias"])

@@ -59,6 +59,7 @@ BY_BIN = {"names": {"stimulus": "stim", "responses": "robs"}}
         ),
         ({"spikes/times": SPIKES, "spikes/labels": np.arange(500.0)}, BY_TIME, "name it as names.spike_neurons"),
         ({"robs": np.zeros((100, 5)), "at": TIMES}, "traces", "its clock 600: they are not of one recording"),
+        ({"robs": ROBS, "valid": ROBS[:, :2]}, BY_BIN, "expected a column for all or for each of 3 neurons, got 2"),
         ({"robs": ROBS}, BY_BIN | {"bin_width": 1.0}, "with source.bin_width set, 'stim' must have a clock"),
         ({"robs": ROBS}, BY_BIN | {"frame_shape": [3, 3]}, r"does not fit frames of shape \(4, 4\)"),
         ({"robs": ROBS}, BY_BIN | {"transforms": [{"name": "downsample", "factor": 5}]}, "leaves nothing of a frame"),
@@ -75,7 +76,7 @@ def test_arrays_that_do_not_fit_together_are_refused(write_h5, arrays, settings,
     if settings == "traces":
         settings = {"names": {"stimulus": "stim", "frame_times": "times", "responses": "robs", "sample_times": "at"}}
         settings["bin_width"] = 1 / 60
-    for name in {"trial", "repeat", "spike_neurons"} & arrays.keys():
+    for name in {"trial", "repeat", "valid", "spike_neurons"} & arrays.keys():
         settings = settings | {"names": settings["names"] | {name: name}}
     with pytest.raises(RawInputError, match=message):
         convert(write_h5({"stim": STIM, "times": TIMES} | arrays), **settings)
@@ -95,12 +96,6 @@ def test_a_table_of_two_columns_has_intervals_however_few(write_h5, trials):
         *map(tuple, trials)
     ]
     assert np.array_equal(result.only.rows["robs"], np.concatenate([arrays["robs"][slice(*each)] for each in trials]))
-
-
-def test_one_vector_may_have_the_spikes_of_many_neurons(write_h5):
-    spikes = np.sort(np.random.default_rng(0).uniform(0, 10, 25_000))
-    result = convert(write_h5({"stim": STIM, "times": TIMES, "spikes": spikes}), **BY_TIME)
-    assert np.array_equal(result.only.rows["robs"][:, 0], np.histogram(spikes, np.arange(601) / 60)[0])
 
 
 def test_times_may_be_dates(write_h5):

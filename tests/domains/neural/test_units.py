@@ -146,21 +146,6 @@ def schema_kind(kind):
     return int if kind == "zarr" else str
 
 
-def test_cells_of_a_folder_of_suite2p(arrays, tmp_path):
-    np.save(tmp_path / "stim.npy", arrays["stim"])
-    np.save(tmp_path / "spks.npy", arrays["F"].astype(np.float32))
-    np.save(tmp_path / "iscell.npy", np.stack([arrays["iscell"], [0.9, 0.2, 0.7, 0.6, 0.1]], 1))
-    result = convert(
-        tmp_path,
-        names={"stimulus": "stim", "responses": "spks", "trial": None},
-        time_axis={"responses": 1},
-        units=[{"column": "iscell[0]", "values": [1]}, {"column": "iscell[1]"}],
-    )
-    assert np.array_equal(result.only.rows["robs"], arrays["F"].T[:, [0, 2, 3]].astype(np.float32))
-    (schema,) = result.schemas.values()
-    assert schema.attributes["unit_columns"] == {"iscell[1]": [0.9, 0.7, 0.6]}
-
-
 @pytest.mark.parametrize("ordered", [True, False])
 def test_neurons_of_one_vector_are_chosen_by_their_label(tmp_path, ordered):
     generator = np.random.default_rng(3)
