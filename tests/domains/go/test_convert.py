@@ -14,8 +14,8 @@ import zstandard
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
-from outofcore.domains.go.sgf.names import NameRule
-from outofcore.domains.go.sgf.scan import Ending, Games
+from outofcore.domains.go.sgf.encoding import NameRule
+from outofcore.domains.go.sgf.pieces import Ending, Games
 from outofcore.domains.go.source import LONGEST_GAME
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import KEY_BYTES, AuditRate

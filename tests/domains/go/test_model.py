@@ -13,8 +13,8 @@ from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.model import PolicyNetwork, PolicyTask, count_moves
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.predict import predict
-from outofcore.domains.go.symmetry import tables
 from outofcore.domains.go.tensors import GoReading
+from outofcore.domains.go.widening import tables
 from outofcore.domains.reading import reading_for
 from outofcore.store.reader import Store
 

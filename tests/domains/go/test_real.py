@@ -21,8 +21,8 @@ from outofcore.conversion.run import Conversion
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play.oracle import main_line
+from outofcore.domains.go.sgf.encoding import NameRule
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule
-from outofcore.domains.go.sgf.names import NameRule
 from outofcore.domains.go.sgf.pieces import cut
 from outofcore.domains.go.sgf.reader import ADD_BLACK, read_main_lines
 from outofcore.raw.files import find_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, on_boards, tables
+from outofcore.domains.go.widening import OFF_BOARD, SYMMETRIES, on_boards, tables
 
 FRAME, SIZES = 9, (7, 9)
 

@@ -13,8 +13,8 @@ import outofcore
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.schema import STATE_COLUMNS
-from outofcore.domains.go.symmetry import OFF_BOARD, tables
 from outofcore.domains.go.tensors import GoReading, planes
+from outofcore.domains.go.widening import OFF_BOARD, tables
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.store.reader import Store

@@ -13,9 +13,8 @@ from typing import Any
 
 from outofcore.domains.boards.columns import Column, game_column
 from outofcore.domains.go.sgf import meaning
+from outofcore.domains.go.sgf.encoding import NameRule, decode, remembered
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset, Scoring
-from outofcore.domains.go.sgf.names import NameRule, decode
-from outofcore.domains.go.sgf.remembered import remembered
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 """What is read of each game: the first value of each, wherever it is in the main line."""
@@ -42,7 +41,8 @@ class Header:
         self, values: Mapping[str, bytes], opening: Sequence[int], *, utf16: bool = False, codec: str = "", fox: bool
     ) -> None:
         self.values, self.utf16, self.codec = values, utf16, codec
-        (self.black, self.white, *ranks), self.name_rule = self._decode("PB", "PW", "BR", "WR")
+        texts = tuple(values[name] for name in ("PB", "PW", "BR", "WR"))
+        (self.black, self.white, *ranks), self.name_rule = decode(texts, values["CA"], utf16=utf16, codec=codec)
         self.black_rank, self.white_rank = (self._rank(*rank) for rank in zip(ranks, ("BR", "WR"), strict=True))
         self.size = meaning.board_size(values["SZ"])
         self.handicap_stated = meaning.stones_stated(values["HA"])
@@ -63,10 +63,6 @@ class Header:
     def latin1(self, name: str) -> str:
         """A property as in the file, one character per byte."""
         return self.values[name].decode("latin-1")
-
-    def _decode(self, *names: str) -> tuple[tuple[str, ...], NameRule]:
-        raw = tuple(self.values[name] for name in names)
-        return decode(raw, self.values["CA"], utf16=self.utf16, codec=self.codec)
 
     def _rank(self, decoded: str, name: str) -> int:
         """A rank; decoded alone if unknown with the game's other values, since only a name may be damaged."""

@@ -20,11 +20,10 @@ from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, Played, PlayResult, replay
 from outofcore.domains.go.schema import SIZE, TO_PLAY
 from outofcore.domains.go.sgf import encoding
+from outofcore.domains.go.sgf.encoding import decode
 from outofcore.domains.go.sgf.meaning import ResultKind
-from outofcore.domains.go.sgf.names import decode
-from outofcore.domains.go.sgf.pieces import Piece
+from outofcore.domains.go.sgf.pieces import Ending, Piece
 from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, read_main_lines
-from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.ndarrays import Ints
 from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult, keys_of
@@ -74,7 +73,9 @@ class Converter:
             for number, (stretch, piece) in enumerate(zip(unit.stretches, pieces, strict=True))
             if stretch.whole and not len(piece.starts)
         ]
-        unusual = _unusual(played, kept_headers, kept)
+        # Forbidden moves, setup in mid-game, handicap, and other boards than 19 x 19.
+        unusual = played.counts[kept, : COUNTED.index("after_end")].any(axis=1)
+        unusual |= np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in kept_headers], np.bool_)
         audited = kept[self.rate.chosen(game.view(np.uint64), unit.raw_bytes, unusual)]
         audits = self._compare(unit, cut, played, audited, counts)
         counts["read_by_oracle"] += int(np.count_nonzero(readable.starts != cut.starts))
@@ -146,14 +147,6 @@ class Converter:
 
 
 make_converter = Converter
-
-
-def _unusual(played: Played, headers: Sequence[Header], kept: Ints) -> npt.NDArray[np.bool_]:
-    """Games with handicap or on another board than 19 x 19, and those with setup in mid-game or a forbidden move."""
-    other = np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in headers], np.bool_)
-    broken = np.any(played.counts[kept, : COUNTED.index("after_end")], axis=1)
-    unusual: npt.NDArray[np.bool_] = np.logical_or(other, broken)
-    return unusual
 
 
 def _read(unit: Unit, cut: CutGames) -> tuple[bytes, CutGames, MainLines]:

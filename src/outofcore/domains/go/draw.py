@@ -14,7 +14,6 @@ from outofcore.store.schema import Columns
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
 """Columns of a board, without I."""
 PLAYERS = ("Black", "White")
-_STONES = ".XO"
 
 
 def frame_of(plane_bytes: int) -> int:
@@ -36,14 +35,11 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     del attributes
     stones, state, move = rows["stones"][0], rows["state"][0], int(rows["move"][0])
     frame, points = frame_of(stones.shape[-1]), points_of(rows)
-    size = len(points)
-    lines = []
-    for row in range(size):
-        line = f"{size - row:2d} "
-        for column in range(size):
-            is_move = move == row * frame + column
-            line += f"({_STONES[points[row, column]]})" if is_move else f" {_STONES[points[row, column]]} "
-        lines.append(line.rstrip())
+    size, cells = len(points), np.array([" . ", " X ", " O "])[points]
+    if move < frame * frame:
+        row, column = divmod(move, frame)
+        cells[row, column] = f"({cells[row, column].strip()})"
+    lines = [f"{size - row:2d} {''.join(line)}".rstrip() for row, line in enumerate(cells.tolist())]
     lines.append("    " + "  ".join(LETTERS[:size]))
     ko = "" if state[KO] < 0 else f", {name_of(int(state[KO]), frame, size)} is forbidden by ko"
     lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {played(rows)}{ko}")

@@ -13,12 +13,11 @@ from pydantic import Field, field_validator
 
 from outofcore.domains.go.columns import Header
 from outofcore.domains.go.sgf import meaning
-from outofcore.domains.go.sgf.meaning import HandicapRule, ResultKind
+from outofcore.domains.go.sgf.meaning import HandicapRule
 from outofcore.domains.sections import Filters
 
 Result = Literal["score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"]
 BoardSize = Annotated[int, Field(ge=7, le=25)]
-_RESULTS = {kind: kind.name.lower() for kind in ResultKind}
 RANK = r"^([1-9]p|[1-9]d|([1-9]|[12][0-9]|30)k)$"
 
 
@@ -41,8 +40,7 @@ class FilterSection(Filters):
     )
     handicap: Literal["drop", "keep"] = Field("keep", description="games in which Black was given stones")
     results: tuple[Result, ...] = Field(
-        get_args(Result),
-        description="how the game ended; win: the winner is known, not how",
+        get_args(Result), description="how the game ended; win: the winner is known, not how"
     )
     illegal: Literal["reject", "stop"] = Field(
         "reject",
@@ -99,7 +97,7 @@ FILTERS: Mapping[str, Callable[[Header, FilterSection], str | None]] = {
         f"HA[{game.handicap_stated}], no stones, White begins" if game.handicap_rule is HandicapRule.OMITTED else None
     ),
     "result": lambda game, filters: (
-        None if (kind := _RESULTS[game.result]) in filters.results else f"{_shown(game, 'RE')}: {kind}"
+        None if (kind := game.result.name.lower()) in filters.results else f"{_shown(game, 'RE')}: {kind}"
     ),
     "rank": _rank,
     "unknown_rank": lambda game, filters: (

@@ -98,14 +98,14 @@ def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
     known = []
     for side in ("black", "white"):
         texts, raw = _column(store, split, side), _column(store, split, f"{side}_bytes")
-        known.append([own if "\ufffd" in text else text for text, own in zip(texts, raw, strict=True)])
+        known.append([bytes_ if "\ufffd" in text else text for text, bytes_ in zip(texts, raw, strict=True)])
     return known[0], known[1]
 
 
 def read_games(store: Store, split: str, names: tuple[str, ...]) -> PlayedGames:
     """The games of a split with the players of both sides; raises DamagedStore if the games do not cover the rows."""
-    number = {name: place for place, name in enumerate(names)}
-    sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
+    numbers = {name: number for number, name in enumerate(names)}
+    sides = [[numbers.get(name, -1) for name in side] for side in _names(store, split)]
     table = store.sequences(split)
     start, length = store.extents(split)
     return PlayedGames(
@@ -134,9 +134,7 @@ def entries(games: PlayedGames, least: int, first_moves: int | None) -> dict[str
         tables.append(np.stack([games.sides[:, side], games.start + offset, count, np.full(len(count), 2)], 1)[chosen])
     table = np.concatenate(tables)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
-    return {
-        name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(("group", "first", "count", "step"))
-    }
+    return dict(zip(("group", "first", "count", "step"), np.ascontiguousarray(table.T), strict=True))
 
 
 def _column(store: Store, split: str, name: str) -> list[Any]:
@@ -194,18 +192,16 @@ def identify(vectors: Tensor, panel: Panel) -> list[Answer]:
     for games in GAMES_ASKED:
         questions, owners = [], []
         for who in torch.nonzero(present).flatten().tolist():
-            own = vectors[seen & asked & (player == who)].float()
-            whole = len(own) // games
-            questions.append(own[: whole * games].reshape(whole, games, own.shape[1]).sum(1))
-            owners.append(torch.full((whole,), who))
-        if not questions:
+            asked_with = vectors[seen & asked & (player == who)].float()
+            number = len(asked_with) // games
+            questions.append(asked_with[: number * games].reshape(number, games, vectors.shape[1]).sum(1))
+            owners.append(torch.full((number,), who))
+        if not any(map(len, questions)):
             continue
         question, owner = torch.cat(questions), torch.cat(owners)
-        if not len(question):
-            continue
         likeness = (functional.normalize(question, dim=1) @ centres.T).masked_fill(~present, -2.0)
-        own = likeness.gather(1, owner[:, None])
-        closer, tied = (likeness > own).sum(1), (likeness == own).sum(1)
+        right = likeness.gather(1, owner[:, None])
+        closer, tied = (likeness > right).sum(1), (likeness == right).sum(1)
         # Players who are as close as the right one take the remaining places by lot.
         top1, top = (((places - closer) / tied).clamp(0, 1).double().mean() for places in (1, _TOP))
         answers.append(Answer(games, len(owner), float(top1), float(top)))

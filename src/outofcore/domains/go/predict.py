@@ -23,7 +23,7 @@ from outofcore.domains.go.play.oracle import next_position
 from outofcore.domains.go.players import file_owners, read_games
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.style import StyleTask
-from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, tables
+from outofcore.domains.go.widening import OFF_BOARD, SYMMETRIES, tables
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.store.reader import Store

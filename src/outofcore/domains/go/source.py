@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from outofcore.domains.go.params import SUFFIXES, GoSection
-from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, NOTHING, Piece, cut
-from outofcore.domains.go.sgf.scan import Ending
+from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, NOTHING, Ending, Piece, cut
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
@@ -66,7 +65,7 @@ def divided(unit: Unit, section: GoSection) -> tuple[Unit, ...]:
     middle = len(piece.starts) // 2
     if not middle:
         return ()
-    parts = (piece.some(0, middle), piece.some(middle, len(piece.starts)))
+    parts = (piece.part(0, middle), piece.part(middle, len(piece.starts)))
     return split_at(unit, int(piece.starts[middle]), *parts)
 
 
@@ -110,16 +109,16 @@ def _pieces(text: MemberText, block: int, most: int) -> Iterator[Unit]:
     for piece in cut(read, LONGEST_GAME, block, offset=text.offset, of_file=text.encoding):
         if damage is not None and _is_interrupted(piece, end, text.encoding):
             end = piece.offset + raw_size(piece.payload[: piece.starts[-1]], text.encoding)
-            piece = piece.some(0, len(piece.starts) - 1)
+            piece = piece.part(0, len(piece.starts) - 1)
         first_line = first_line or piece.name
         empty = empty and not len(piece.starts)
         if damage is None or len(piece.starts):
             for first in range(0, max(len(piece.starts), 1), most):
-                some = piece.some(first, first + most) if len(piece.starts) > most else piece
-                before = b"" if some is piece else piece.payload[: piece.starts[first]]
+                part = piece.part(first, first + most)
+                before = piece.payload[: piece.starts[first]] if first else b""
                 offset = piece.offset + raw_size(before, text.encoding)
-                detail = some._replace(payload=b"", name=first_line, path=path)
-                yield text.unit(offset, some.payload, whole=empty, detail=detail)
+                detail = part._replace(payload=b"", name=first_line, path=path)
+                yield text.unit(offset, part.payload, whole=empty, detail=detail)
     if damage is not None:
         yield text.unit(end, b"", Reject(reason=damage.reason, offset=end, detail=str(damage)))
 

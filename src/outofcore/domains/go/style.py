@@ -47,8 +47,7 @@ class StyleNetwork(nn.Module):
         nn.init.normal_(self.where.weight, std=0.02)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
-        self.register_buffer("begins", torch.tensor(PHASES), persistent=False)
-        self.begins: Tensor
+        self.begins = nn.Buffer(torch.tensor(PHASES), persistent=False)
 
     def forward(self, planes: Tensor, move: Tensor, to_play: Tensor, number: Tensor, on_board: Tensor | None) -> Tensor:
         """Embeddings (batch, dimensions).
@@ -95,32 +94,18 @@ class StyleTask(Task):
         self.shift = nn.Parameter(torch.tensor(-5.0))
         self._games = games
         order = np.argsort(games.key)
-        for name, array in {
-            "train_key": games.key[order],
-            "train_player": games.sides[order],
-            "panel_key": panel.key,
-            "panel_slot": panel.slot,
-        }.items():
-            self.register_buffer(name, torch.from_numpy(array), persistent=False)
-        self.train_key: Tensor
-        self.train_player: Tensor
-        self.panel_key: Tensor
-        self.panel_slot: Tensor
+        self.train_key, self.train_player, self.panel_key, self.panel_slot = (
+            nn.Buffer(torch.from_numpy(array), persistent=False)
+            for array in (games.key[order], games.sides[order], panel.key, panel.slot)
+        )
 
     def loader_options(self) -> dict[str, Any]:
         """Windows that cover the history, and batches of players x games x positions."""
         section = self.section
         table = entries(self._games, section.positions_per_game, section.first_moves)
-        balanced = Balanced(
-            table["group"],
-            table["first"],
-            table["count"],
-            table["step"],
-            groups=section.players_per_batch,
-            entries=section.games_per_player,
-            rows=section.positions_per_game,
-        )
-        return {"shuffle": balanced}
+        columns = (table["group"], table["first"], table["count"], table["step"])
+        sizes = (section.players_per_batch, section.games_per_player, section.positions_per_game)
+        return {"shuffle": Balanced(*columns, *sizes)}
 
     def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
         """The whole batch: each of its games is compared with all others."""

@@ -13,8 +13,7 @@ import torch
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, STATE_COLUMNS, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind, Scoring
-from outofcore.domains.go.symmetry import SYMMETRIES, on_boards, tables
-from outofcore.domains.go.widening import HistoryRows, Tensors, widen
+from outofcore.domains.go.widening import SYMMETRIES, HistoryRows, Tensors, on_boards, tables, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError, StoreError
 from outofcore.system.recycling import Recycler

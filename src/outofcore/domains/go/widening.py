@@ -1,7 +1,8 @@
-"""Packed bits of stored positions to bytes of planes, in compiled code that releases the GIL."""
+"""Packed bits of stored positions to bytes of planes in any of eight symmetries, in compiled code without the GIL."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,45 @@ from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel
 
+SYMMETRIES = 8
+OFF_BOARD = -1
+
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 """The 8 points of a packed byte, one byte each."""
+
+
+@lru_cache(maxsize=32)
+def tables(frame: int, sizes: tuple[int, ...]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int16]]:
+    """Index tables of the symmetries for each board size, for boards of several sizes in the frame of the largest.
+
+    Symmetry s transposes if bit 0 is set, then flips vertically (bit 1) and horizontally (bit 2). Boards are in the top
+    left corner of the frame. ``source`` (26, 8, frame * frame) uint16 is the point shown at each point, frame * frame
+    outside the board; ``target`` (26, 8, frame * frame + 1) int16 is where each point is shown, ``OFF_BOARD`` outside
+    the board, and a pass (the last) stays a pass. Both are indexed by size and symmetry; unused sizes have no points.
+    """
+    source = np.full((26, SYMMETRIES, frame * frame), frame * frame, np.uint16)
+    target = np.full((26, SYMMETRIES, frame * frame + 1), OFF_BOARD, np.int16)
+    target[..., -1] = frame * frame
+    points = np.arange(frame * frame, dtype=np.uint16).reshape(frame, frame)
+    for size in sizes:
+        for symmetry in range(SYMMETRIES):
+            shown = points[:size, :size]
+            if symmetry & 1:
+                shown = shown.T
+            if symmetry & 2:
+                shown = shown[::-1]
+            if symmetry & 4:
+                shown = shown[:, ::-1]
+            source[size, symmetry].reshape(frame, frame)[:size, :size] = shown
+            target[size, symmetry, shown.ravel()] = points[:size, :size].ravel()
+    return source, target
+
+
+@lru_cache(maxsize=32)
+def on_boards(frame: int, sizes: tuple[int, ...]) -> Bytes:
+    """On-board points, uint8 (26, frame, frame) by size."""
+    source, _ = tables(frame, sizes)
+    return (source[:, 0] < frame * frame).astype(np.uint8).reshape(-1, frame, frame)
 
 
 class HistoryRows(NamedTuple):
@@ -36,10 +74,10 @@ class Tensors(NamedTuple):
 @inner_kernel
 def _draw(packed: Any, plane: Any) -> None:
     """Fill a plane in stored orientation."""
-    for place in range(len(plane) >> 3):
-        byte = packed[place]
+    for number in range(len(plane) >> 3):
+        byte = packed[number]
         for bit in range(8):
-            plane[8 * place + bit] = _BYTES[byte, bit]
+            plane[8 * number + bit] = _BYTES[byte, bit]
     for point in range(len(plane) & ~7, len(plane)):
         plane[point] = _BYTES[packed[point >> 3], point & 7]
 
@@ -47,10 +85,7 @@ def _draw(packed: Any, plane: Any) -> None:
 @inner_kernel
 def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
     """Fill a plane with each point taken from ``points``; ``scratch`` holds all bits followed by zeros."""
-    for place in range(len(packed)):
-        byte = packed[place]
-        for bit in range(8):
-            scratch[8 * place + bit] = _BYTES[byte, bit]
+    _draw(packed, scratch[: 8 * len(packed)])
     for point in range(len(plane)):
         plane[point] = scratch[points[point]]
 
@@ -59,7 +94,7 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 def widen(rows: HistoryRows, source: Any, target: Any, boards: Any, recent: Any, scratch: Any, tensors: Tensors) -> int:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
-    ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. Of ``boards`` steps the stones
+    ``source`` and ``target`` come from :func:`tables`. Of ``boards`` steps the stones
     are drawn; the ko plane and a plane for each of ``recent`` moves follow, or two planes of the colour to play where
     ``recent`` is negative. ``scratch`` has a byte for each bit of a stored plane, then 8 zeros.
     Returns -1, or the number of a sample whose colour, size, ko point or move is none.

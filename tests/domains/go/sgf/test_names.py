@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.go.sgf.names import NameRule, decode, unescaped
+from outofcore.domains.go.sgf.encoding import NameRule, decode, unescaped
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sgfmill import sgf_grammar
 
-from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
-from outofcore.domains.go.sgf.scan import MOST_ROOTS, ROOT_NAMES, Ending
+from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, MOST_ROOTS, ROOT_NAMES, Ending, Piece, cut
 
 Found = list[tuple[int, bytes, Ending]]
 

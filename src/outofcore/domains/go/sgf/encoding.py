@@ -1,18 +1,23 @@
-"""The encoding of a game, found before its brackets are read.
+"""The encoding of a game: which of its bytes are brackets, and what its texts are.
 
 In some encodings the later bytes of a character can be ``[``, ``]`` or a backslash. Read as ASCII, such a byte swallows
 the moves after it. Each candidate encoding is tried: the whole game must decode, and its brackets must be those of SGF.
+Texts are kept as bytes, and decoded by a rule that is stored with them.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
-from outofcore.domains.go.sgf.remembered import remembered
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+LONGEST = 256
+"""Characters or bytes of the texts that are remembered together."""
 AMBIGUOUS = "?"
 """Instead of a codec: the encoding of the game cannot be known, and its moves depend on it."""
 
@@ -27,15 +32,10 @@ _WIDER = {
 """Codecs by name, each replaced by the wider one that programs mean."""
 _ALIASES = {
     "windows31j": "cp932",
-    "mskanji": "cp932",
-    "sjis": "cp932",
-    "shiftjis": "cp932",
     "gb231280": "gb18030",
     "eucgb": "gb18030",
-    "euccn": "gb18030",
     "big5eten": "cp950",
     "ksc56011987": "cp949",
-    "ksc5601": "cp949",
     "unicode11utf8": "utf-8",
 }
 _PAIRS = {
@@ -65,11 +65,54 @@ _SWALLOWS = re.compile(
 )  # a character's backslash before the closing bracket
 
 
+_ESCAPED = re.compile(rb"\\(\r\n|\n\r|.)", re.DOTALL)
+_BREAKS = (b"\n", b"\r", b"\r\n", b"\n\r")
+_SPACES = re.compile(r"\s+")
+_PLAIN = re.compile(rb"[\x00!-\[\]-~]*")  # ASCII without spaces and backslashes, joined by NUL
+# A character of two to four bytes with continuation bytes overwritten by question marks.
+_CUT = re.compile(
+    rb"[\xc2-\xdf]\?|[\xe0-\xef](?:\?[\x80-\xbf?]|[\x80-\xbf]\?)|[\xf0-\xf4](?=[\x80-\xbf]{0,2}\?)[\x80-\xbf?]{3}"
+)
+_WIDE = re.compile(rb"[\xe0-\xf4][\x80-\xbf]{2}")  # of UTF-8; in other encodings such bytes are rare
+_GB2312 = tuple(
+    re.compile(rb"[%s][\xa1-\xfe]" % leads) for leads in (rb"\xa1-\xa9\xb0-\xd7", rb"\xd8-\xf7", rb"\xa1-\xf7")
+)
+"""Common characters, rare ones, and all."""
+_CUT_CHARACTER = "\ufffd".encode()
+
+
+class NameRule(IntEnum):
+    """How text was decoded: the first rule that fits."""
+
+    ASCII = 0  # all bytes are ASCII
+    UTF16 = 1  # the file is UTF-16
+    DECLARED = 2  # according to the game's CA property
+    UTF8 = 3  # valid UTF-8 that is undeclared, or has characters of three bytes, whatever is declared
+    DAMAGED_UTF8 = 4  # UTF-8 in which question marks overwrote bytes of characters; each becomes U+FFFD
+    GB18030 = 5  # nearly all pairs of bytes are common Chinese characters
+    LATIN1 = 6  # nothing else fits: one character per byte
+    UNDECLARED = 7  # the only encoding of Shift-JIS, GB18030 and Big5 in which the brackets of the game are whole
+
+
 class Brackets(NamedTuple):
     """The brackets of a game under one encoding."""
 
     faults: int  # bytes outside of values that are no SGF, properties inside of values, and an end that is missing
     tokens: tuple[int, ...]  # where properties, values and delimiters begin
+
+
+def remembered(read: Function) -> Function:
+    """Have a pure function of texts, given by position, remember the results of short ones.
+
+    These come again in game after game; a long one is rare, and thousands would fill memory.
+    """
+    known = lru_cache(maxsize=4096)(read)
+
+    @wraps(read)
+    def remembering(*texts: Any, **options: Any) -> Any:
+        return (known if sum(map(len, texts)) <= LONGEST else read)(*texts, **options)
+
+    return cast("Function", remembering)
 
 
 @remembered
@@ -180,3 +223,75 @@ def choose(readings: Mapping[str, Brackets], game: bytes) -> str:
     if "" in best:
         return AMBIGUOUS if may_swallow(game) and readings[""].faults else ""
     return best[0]
+
+
+def unescaped(raw: bytes) -> bytes:
+    """SGF escapes resolved: a backslash is dropped, together with a line break that follows it."""
+    if b"\\" not in raw:
+        return raw
+    return _ESCAPED.sub(lambda match: b"" if match[1] in _BREAKS else match[1], raw)
+
+
+def decode(
+    values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False, codec: str = ""
+) -> tuple[tuple[str, ...], NameRule]:
+    """Decode the values of one game, all by one rule; never fails.
+
+    ``charset`` is the CA property, ``codec`` the encoding by which the brackets of the game were read, if not ASCII.
+    """
+    joined = b"\0".join(values)
+    if not codec and _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
+        return tuple(joined.decode("ascii").split("\0")), NameRule.ASCII
+    if codec and not (joined.isascii() and b"\x1b" not in joined and b"~{" not in joined and b"\x0e" not in joined):
+        rule = NameRule.DECLARED if codec_of(charset) == codec else NameRule.UNDECLARED
+        if rule is NameRule.DECLARED or not _is_unsure(joined, codec):
+            decoded = (value.decode(codec, "replace").encode() for value in values)
+            return tuple(_simple(unescaped(value).decode()) for value in decoded), rule
+    plain = tuple(unescaped(value) for value in values)
+    whole = b"\n".join(plain)
+    if whole.isascii():
+        return tuple(_simple(value.decode("ascii")) for value in plain), NameRule.ASCII
+    encoding, rule = _codec(whole, codec_of(charset) if charset else None, utf16=utf16)
+    if rule is NameRule.DAMAGED_UTF8:
+        plain = tuple(_CUT.sub(_CUT_CHARACTER, value) for value in plain)
+    return tuple(_simple(value.decode(encoding, "replace")) for value in plain), rule
+
+
+def _is_unsure(raw: bytes, codec: str) -> bool:
+    """Whether the bytes decode in another of the three encodings as well, and are not plainly Chinese."""
+    others = [other for other in ("gb18030", "cp932", "cp950") if other != codec and decodes(raw, other)]
+    return bool(others) and not (codec == "gb18030" and _is_chinese(raw))
+
+
+def _simple(text: str) -> str:
+    return text if text.isalnum() else _SPACES.sub(" ", text).strip()
+
+
+def _codec(whole: bytes, declared: str | None, *, utf16: bool) -> tuple[str, NameRule]:
+    if utf16:
+        return "utf-8", NameRule.UTF16
+    valid = decodes(whole, "utf-8")
+    if declared and decodes(whole, declared) and not (valid and _WIDE.search(whole)):
+        return declared, NameRule.DECLARED
+    if valid:
+        return "utf-8", NameRule.UTF8
+    if _is_damaged_utf8(whole):
+        return "utf-8", NameRule.DAMAGED_UTF8
+    if _is_chinese(whole):
+        return "gb18030", NameRule.GB18030
+    return "latin-1", NameRule.LATIN1
+
+
+def _is_damaged_utf8(raw: bytes) -> bool:
+    """Whether valid non-ASCII UTF-8 remains besides the overwritten characters."""
+    rest = _CUT.sub(b"", raw)
+    return decodes(rest, "utf-8") and not rest.isascii()
+
+
+def _is_chinese(raw: bytes) -> bool:
+    """Whether at least four of five byte pairs are GB 2312 characters, mostly of its common level."""
+    if not decodes(raw, "gb18030"):
+        return False
+    characters = _PAIRS["gb18030"].findall(raw)
+    common, rare, known = (sum(map(bool, map(level.match, characters))) for level in _GB2312)
+    return common >= 2 * rare and common + rare >= 4 * (len(characters) - known) and common > 0

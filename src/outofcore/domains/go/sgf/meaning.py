@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from outofcore.domains.go.sgf.remembered import remembered
+from outofcore.domains.go.sgf.encoding import remembered
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?|[+-]?[.,]\d+")
 _MIXED = re.compile(r"(?:(\d+)(?:\s+|\s*[+又と]\s*))?(\d+)\s*[/⁄]\s*(\d+)")  # 3/4, 1 3/4
@@ -40,33 +40,23 @@ class KomiRule(IntEnum):
 
     MISSING = 0
     AS_WRITTEN = 1
-    HUNDREDTHS = 2
-    """650 is 6.5."""
-    HUNDREDTHS_DOUBLED = 3
-    """375 is 7.5: hundredths of stones as area counting halves them."""
-    DOUBLED = 4
-    """3.75 is 7.5: stones as area counting halves them."""
+    HUNDREDTHS = 2  # 650 is 6.5
+    HUNDREDTHS_DOUBLED = 3  # 375 is 7.5: hundredths of stones as area counting halves them
+    DOUBLED = 4  # 3.75 is 7.5: stones as area counting halves them
     UNREADABLE = 5
-    CONTRADICTED = 6
-    """Readable, but RE states a margin that no game with this komi has: unknown."""
+    CONTRADICTED = 6  # readable, but RE states a margin that no game with this komi has: unknown
 
 
 class HandicapRule(IntEnum):
     """How the number of handicap stones was determined."""
 
     NONE = 0
-    ROOT = 1
-    """Black stones are set up in the root."""
-    LATER_NODE = 2
-    """Black stones are set up in a node after it."""
-    MOVES = 3
-    """HA equals the number of stones that Black plays before White begins."""
-    STATED_ONLY = 4
-    """HA alone, and Black begins with fewer stones: an even game."""
-    POSITION = 5
-    """White stones are set up as well: a position, not a handicap."""
-    OMITTED = 6
-    """HA alone, and White begins: where the stones are is unknown, and the game is rejected."""
+    ROOT = 1  # Black stones are set up in the root
+    LATER_NODE = 2  # Black stones are set up in a node after it
+    MOVES = 3  # HA equals the number of stones that Black plays before White begins
+    STATED_ONLY = 4  # HA alone, and Black begins with fewer stones: an even game
+    POSITION = 5  # White stones are set up as well: a position, not a handicap
+    OMITTED = 6  # HA alone, and White begins: where the stones are is unknown, and the game is rejected
 
 
 class ResultKind(IntEnum):
@@ -77,8 +67,7 @@ class ResultKind(IntEnum):
     RESIGNATION = 2
     TIME = 3
     FORFEIT = 4
-    WIN = 5
-    """The winner is known, but not how."""
+    WIN = 5  # the winner is known, but not how
     DRAW = 6
     VOID = 7
 
@@ -94,18 +83,15 @@ class Ruleset(IntEnum):
     NEW_ZEALAND = 5
     ING = 6
     TROMP_TAYLOR = 7
-    KATAGO = 8
-    """Rules spelled out as KataGo does: koPOSITIONALscoreAREAtaxNONEsui1."""
+    KATAGO = 8  # rules spelled out as KataGo does: koPOSITIONALscoreAREAtaxNONEsui1
 
 
 class Scoring(IntEnum):
     """What is counted at the end of a game."""
 
     UNKNOWN = 0
-    AREA = 1
-    """Stones and surrounded points."""
-    TERRITORY = 2
-    """Surrounded points and prisoners."""
+    AREA = 1  # stones and surrounded points
+    TERRITORY = 2  # surrounded points and prisoners
 
 
 _COLOUR = re.compile(r"(?P<black>[黑黒흑]|\bblack\b|^b(?=\s))|[白백]|\bwhite\b|^w(?=\s)", re.IGNORECASE)
@@ -122,35 +108,19 @@ _HOW = {
     ResultKind.FORFEIT: re.compile(r"^\+\s*f|forfeit|弃权|棄権|棄權|不戦|不战|기권|犯规|犯規|反則|반칙"),
 }
 RULES = {
-    Ruleset.JAPANESE: (False, 0, Scoring.TERRITORY),
-    Ruleset.KOREAN: (False, 0, Scoring.TERRITORY),
-    Ruleset.CHINESE: (False, 1, Scoring.AREA),
-    Ruleset.AGA: (False, 2, Scoring.AREA),
-    Ruleset.NEW_ZEALAND: (True, 2, Scoring.AREA),
-    Ruleset.ING: (True, 0, Scoring.AREA),
-    Ruleset.TROMP_TAYLOR: (True, 1, Scoring.AREA),
+    Ruleset.JAPANESE: (("japanese", "japan", "jp"), False, 0, Scoring.TERRITORY),
+    Ruleset.KOREAN: (("korean", "korea"), False, 0, Scoring.TERRITORY),
+    Ruleset.CHINESE: (("chinese", "china", "cn"), False, 1, Scoring.AREA),
+    Ruleset.AGA: (("aga",), False, 2, Scoring.AREA),
+    Ruleset.NEW_ZEALAND: (("nz", "newzealand"), True, 2, Scoring.AREA),
+    Ruleset.ING: (("ing", "goe"), True, 0, Scoring.AREA),
+    Ruleset.TROMP_TAYLOR: (("tromptaylor", "tt"), True, 1, Scoring.AREA),
 }
-"""Whether suicide is allowed, which repetition is forbidden (0: a ko; 1: any position; 2: with the same side to move),
-and what is counted."""
+"""Names; whether suicide is allowed; which repetition is forbidden (0: a ko; 1: any position; 2: with the same side to
+move); what is counted."""
+_RULESETS = {name: ruleset for ruleset, (names, *_) in RULES.items() for name in names}
 _KATAGO = re.compile(r"ko(simple|positional|situational|spight)score(area|territory)tax\w*?sui([01])", re.IGNORECASE)
 _BUTTON = re.compile(r"button(?!0)", re.IGNORECASE)
-_RULESETS = {
-    "japanese": Ruleset.JAPANESE,
-    "japan": Ruleset.JAPANESE,
-    "jp": Ruleset.JAPANESE,
-    "korean": Ruleset.KOREAN,
-    "korea": Ruleset.KOREAN,
-    "chinese": Ruleset.CHINESE,
-    "china": Ruleset.CHINESE,
-    "cn": Ruleset.CHINESE,
-    "aga": Ruleset.AGA,
-    "nz": Ruleset.NEW_ZEALAND,
-    "newzealand": Ruleset.NEW_ZEALAND,
-    "ing": Ruleset.ING,
-    "goe": Ruleset.ING,
-    "tromptaylor": Ruleset.TROMP_TAYLOR,
-    "tt": Ruleset.TROMP_TAYLOR,
-}
 
 
 class GameResult(NamedTuple):
@@ -333,7 +303,7 @@ def rules(raw: bytes) -> StatedRules:
         return StatedRules(Ruleset.KATAGO, spelled[3] == "1", superko, Scoring[spelled[2].upper()], button)
     word = re.sub(r"[^a-z]", "", _BUTTON.sub("", text.lower())).removesuffix("rules").removesuffix("rule")
     ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
-    return StatedRules(ruleset, *RULES.get(ruleset, (False, 0, Scoring.UNKNOWN)), button)
+    return StatedRules(ruleset, *RULES.get(ruleset, ((), False, 0, Scoring.UNKNOWN))[1:], button)
 
 
 def stones_stated(raw: bytes) -> int:

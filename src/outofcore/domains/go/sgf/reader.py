@@ -96,8 +96,7 @@ def _coordinate(letter: int) -> int:
 def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
     """Parse a point, a pass (of a move) or a rectangle (of setup); returns whether it is valid."""
     setup = kind >= ADD_BLACK
-    while begin < end and data[begin] <= 32:
-        begin += 1
+    begin = _past_space(data, begin, end)
     while begin < end and data[end - 1] <= 32:
         end -= 1
     size = end - begin
@@ -147,8 +146,7 @@ def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) 
                         code = (code << 8) | data[at] if capitals < 2 else 0
                         capitals += 1
                     at += 1
-                while at < end and data[at] <= 32:
-                    at += 1
+                at = _past_space(data, at, end)
                 if at == end or data[at] != BEGIN_VALUE:
                     stray = True
                     if doubtful:
@@ -186,12 +184,10 @@ def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) 
                         black = black or kind == BLACK
                         white = white or kind == WHITE
                     elif code:
-                        for place in range(len(codes)):
-                            if codes[place] == code and spans[game, place, 0] < 0:
-                                spans[game, place, 0], spans[game, place, 1] = begin, at
-                    at += 1
-                    while at < end and data[at] <= 32:
-                        at += 1
+                        for name in range(len(codes)):
+                            if codes[name] == code and spans[game, name, 0] < 0:
+                                spans[game, name, 0], spans[game, name, 1] = begin, at
+                    at = _past_space(data, at + 1, end)
             else:
                 stray = stray or byte == END_VALUE or byte > 126
                 if stray and doubtful:
