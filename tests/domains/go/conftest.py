@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
+import outofcore
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
-from outofcore.raw.files import find_files
 from outofcore.store.reader import Store, open_store
 from tests.domains.go.games import Converted, convert
 
@@ -62,12 +59,9 @@ def store_section(sample: Path) -> GoSection:
 @pytest.fixture(scope="session")
 def store(store_section: GoSection, tmp_path_factory: pytest.TempPathFactory) -> Store:
     """The sample as a sealed store."""
-    folder = tmp_path_factory.mktemp("stores")
-    files = find_files(store_section.raw, "**/*", DOMAIN.suffixes, section="go")
-    conversion = Conversion(DOMAIN, store_section, files, folder / "go.zarr", folder / "go.csv")
-    forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
-    conversion.run(forecast, executor=open_executor("threads", 2), workers=2, watch=lambda *_: None)
-    return open_store(folder / "go.zarr")
+    path = tmp_path_factory.mktemp("stores") / "go.zarr"
+    outofcore.convert("go", store_section.raw, path, **store_section.model_dump(mode="json", exclude={"raw"}))
+    return open_store(path)
 
 
 @pytest.fixture

@@ -45,12 +45,3 @@ def test_the_store_holds_each_game_once(store: Store) -> None:
     assert facts["rejected"] == rejected
     games = np.concatenate([store.sequences(split)["game"].read() for split in store.splits])
     assert len(set(games)) == len(games) == facts["accepted"]
-
-
-def test_rows_know_their_game(store: Store) -> None:
-    for split in store.splits:
-        table = store.sequences(split)
-        start, length, game = (table[name].read() for name in ("start", "length", "game"))
-        rows = store.rows(split)["game"].read()
-        assert np.array_equal(np.repeat(game, length), rows)
-        assert np.array_equal(np.cumsum(length) - length, start)

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.players import look_up
 from outofcore.domains.go.style import NEAR, StyleNetwork, StyleTask, ge2e
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
@@ -20,14 +21,8 @@ from outofcore.training.ranks import Ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-TRAIN = {
-    "task": "style",
-    "min_games": 5,
-    "players_per_batch": 6,
-    "games_per_player": 4,
-    "positions_per_game": 5,
-    "first_moves": 30,
-}
+TRAIN = {"task": "style", "min_games": 5, "first_moves": 30}
+TRAIN |= {"players_per_batch": 6, "games_per_player": 4, "positions_per_game": 5}
 
 
 def make(store: Store, section: GoSection, **train: Any) -> tuple[StyleTask, Any]:
@@ -60,13 +55,7 @@ def test_several_ranks_are_refused(store: Store, store_section: GoSection, monke
     monkeypatch.setattr("outofcore.training.loaders.meet", lambda _: Ranks(1, 2, 1, 2))
     with pytest.raises(ParamsError, match="expected one rank, got 2"):
         open_loaders(
-            store,
-            task,
-            reading,
-            store_section.train,
-            memory=2**28,
-            residency="auto",
-            device=torch.device("cpu"),
+            store, task, reading, store_section.train, memory=2**28, residency="auto", device=torch.device("cpu")
         )
 
 
@@ -127,18 +116,8 @@ def test_sums_add_up_over_any_pieces(store: Store, store_section: GoSection) -> 
         parts = [task.evaluate(piece) for piece in pieces]
     for name, value in whole.items():
         assert torch.allclose(value, sum(part[name] for part in parts), atol=1e-5)  # type: ignore[arg-type]
-    assert whole["positions"].sum() == ((batch["number"] < 30) & (whole["positions"].sum() > 0)).sum() - _strangers(
-        task, batch
-    )
-
-
-def _strangers(task: StyleTask, batch: dict[str, torch.Tensor]) -> int:
-    """Opening positions of players who do not count."""
-    slots = {int(key): slot for key, slot in zip(task.panel.key, task.panel.slot, strict=True)}
-    return sum(
-        int(number) < 30 and slots[int(game)][int(side)] < 0
-        for number, game, side in zip(batch["number"], batch["game"], batch["to_play"], strict=True)
-    )
+    slots, _ = look_up(task.panel_key, task.panel_slot, batch["game"], batch["to_play"])
+    assert whole["positions"].sum() == ((batch["number"] < 30) & (slots >= 0)).sum()
 
 
 def test_history_reaches_through_the_balanced_loader(store: Store, store_section: GoSection) -> None:

@@ -14,7 +14,6 @@ from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.schema import STATE_COLUMNS
 from outofcore.domains.go.tensors import GoReading, planes
-from outofcore.domains.go.widening import OFF_BOARD, tables
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.store.reader import Store
@@ -137,21 +136,6 @@ def test_symmetries_turn_planes_and_moves_together(converted: Converted, feature
             chosen[divmod(int(plain["move"][row]), FRAME)] = 1
             shown = turned(chosen[:size, :size], symmetry)
             assert shown[divmod(int(batch["move"][row]), FRAME)] == 1
-
-
-def test_tables_undo_each_other() -> None:
-    source, target = tables(FRAME, SIZES)
-    for size in SIZES:
-        for symmetry in range(8):
-            inside = source[size, symmetry] < FRAME * FRAME
-            assert inside.reshape(FRAME, FRAME)[:size, :size].all()
-            assert inside.sum() == size * size
-            points = np.flatnonzero(inside)
-            assert np.array_equal(target[size, symmetry, source[size, symmetry, points]], points)
-            assert target[size, symmetry, -1] == FRAME * FRAME
-    assert len({source[9, symmetry].tobytes() for symmetry in range(8)}) == 8
-    assert (source[13] == FRAME * FRAME).all()
-    assert (target[13, :, :-1] == OFF_BOARD).all()
 
 
 def test_one_size_needs_no_mask(converted: Converted) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,30 +23,19 @@ def judge(rows: Rows, game: bytes = GAME, filters: FilterSection = FILTERS) -> s
     return Comparison("here", events, rows["stones"], rows["state"], rows["move"], filters)()
 
 
-def flip_stone(rows: Rows) -> None:
-    rows["stones"][3, 0, 0] ^= 0x01
-
-
-def flip_mover(rows: Rows) -> None:
-    rows["state"][2, 0] ^= 1
-
-
-def other_move(rows: Rows) -> None:
-    rows["move"][5] += 1
-
-
-def other_ko(rows: Rows) -> None:
-    rows["state"][5, 2] = 7
-
-
 @pytest.mark.parametrize(
-    ("spoil", "move"),
-    [(flip_stone, "move 3"), (flip_mover, "move 2"), (other_move, "move 5"), (other_ko, "move 5")],
+    ("field", "index", "move"),
+    [
+        pytest.param("stones", (3, 0, 0), "move 3", id="stone"),
+        pytest.param("state", (2, 0), "move 2", id="mover"),
+        pytest.param("state", (5, 2), "move 5", id="ko"),
+        pytest.param("move", 5, "move 5", id="move"),
+    ],
 )
-def test_finds_a_difference(convert_text: ConvertText, spoil: Callable[[Rows], None], move: str) -> None:
+def test_finds_a_difference(convert_text: ConvertText, field: str, index: Any, move: str) -> None:
     rows = {name: array.copy() for name, array in convert_text(GAME).rows.items()}
     assert judge(rows) is None
-    spoil(rows)
+    rows[field][index] ^= 1
     assert str(judge(rows)).startswith(f"here, {move}:")
 
 

@@ -35,10 +35,7 @@ def check(converted: Converted, moves: list[Move], size: int, frame: int, **rule
 
 
 CROWDED = st.lists(
-    st.tuples(
-        st.sampled_from([0, 1]),
-        st.one_of(st.none(), *[st.tuples(st.integers(0, 3), st.integers(0, 3))] * 9),
-    ),
+    st.tuples(st.sampled_from([0, 1]), st.one_of(st.none(), *[st.tuples(st.integers(0, 3), st.integers(0, 3))] * 9)),
     min_size=1,
     max_size=80,
 )
@@ -54,16 +51,8 @@ CROWDED = st.lists(
 def test_crowded_corners(tmp_path: Path, moves: list[Move], illegal: str, rules: str, sizes: tuple[int, ...]) -> None:
     (tmp_path / "games.sgf").write_bytes(sgf_of(moves, 7, f"RU[{rules}]"))
     converted = convert(tmp_path, filters={"sizes": sizes, "illegal": illegal})
-    superko = {"NZ": 2, "Chinese": 1}.get(rules, 0)
-    check(
-        converted,
-        moves,
-        7,
-        sizes[-1],
-        stops=illegal == "stop",
-        suicide_allowed=rules in ("NZ", "Ing"),
-        superko=superko,
-    )
+    plain_rules = {"suicide_allowed": rules in ("NZ", "Ing"), "superko": {"NZ": 2, "Chinese": 1}.get(rules, 0)}
+    check(converted, moves, 7, sizes[-1], stops=illegal == "stop", **plain_rules)
     assert not converted.differences
     assert converted.audited == len(converted.keys)
 
@@ -119,12 +108,6 @@ def test_suicide_by_the_rules_of_the_game(convert_text: ConvertText) -> None:
     assert len(stopped.rows["move"]) == 3
 
 
-def test_capture_before_suicide(convert_text: ConvertText) -> None:
-    converted = convert_text(text("Bba", "Waa", "Bbb", "Wac", "Bab", "Wee"))
-    assert converted.counts["captures"] == 1
-    assert stones(converted.rows, 19)[-1][0, 0] == 0
-
-
 def test_passes_and_moves_after_the_end(convert_text: ConvertText) -> None:
     game = text("Bcc", "W", "Btt", "Wdd", size=19)
     kept = convert_text(game)
@@ -165,22 +148,6 @@ def test_setup_leaves_no_stones_without_liberty(convert_text: ConvertText) -> No
     assert converted.audited == 1
 
 
-@pytest.mark.parametrize(
-    ("game", "reason"),
-    [
-        (b"(;SZ[9]AB[aa]AW[aa];B[bb])", "ambiguous_node"),
-        (b"(;SZ[9];B[jj])", "off_board"),
-        (b"(;SZ[9]AB[aj];B[bb])", "off_board"),
-        (b"(;SZ[9]AB[aa][bb])", "too_short"),
-        (b"(;SZ[9];B[aa];B[aa])", "occupied"),
-    ],
-)
-def test_what_cannot_be_played(convert_text: ConvertText, game: bytes, reason: str) -> None:
-    converted = convert_text(game + b"\n(;SZ[9];B[cc])")
-    assert converted.reasons == [reason]
-    assert len(converted.keys) == 1
-
-
 KO_SHAPE = ("Bba", "Wca", "Bab", "Wdb", "Bbc", "Wcc", "Bcb", "Wbb")
 FAILING = [
     (text("Baa", "Wbb", "Baa"), {}, "occupied", "at move 3"),
@@ -218,13 +185,6 @@ def test_what_is_counted_of_a_game(convert_text: ConvertText) -> None:
     assert converted.sequences["alternating"].tolist() == [True]
     assert converted.sequences["length"].tolist() == [13]
     assert not converted.differences
-
-
-def test_moves_of_one_colour_in_a_row(convert_text: ConvertText) -> None:
-    assert convert_text(text("Baa", "Bbb", "Wcc") + text("Baa", "Wbb")).sequences["alternating"].tolist() == [
-        False,
-        True,
-    ]
 
 
 def test_more_moves_than_can_be_counted(convert_text: ConvertText) -> None:

@@ -134,9 +134,8 @@ def test_a_game_has_at_most_so_many_variations_that_begin_like_roots(variations:
 
 
 def test_any_number_of_games_may_lack_a_parenthesis() -> None:
-    lines = [b"(;PB[%d]\n" % number for number in range(18_000)]
-    for longest in (250_000, 1 << 20):
-        assert [game for _, game, _ in games(b"".join(lines), longest=longest)] == lines
+    lines = [b"(;PB[%d]\n" % number for number in range(4_000)]
+    assert [game for _, game, _ in games(b"".join(lines), longest=50_000)] == lines
     lines = [line[:-1] + b")\n" if number % 3 else line for number, line in enumerate(lines)]
     assert [game.rstrip() for _, game, _ in games(b"".join(lines), 50_000)] == [line.rstrip() for line in lines]
 
@@ -182,24 +181,7 @@ def test_no_game_at_all(data: bytes) -> None:
 
 
 FRAGMENTS = st.sampled_from(
-    [
-        b"(;GM[1]",
-        b"(;",
-        b";B[aa]",
-        b";W[]",
-        b")",
-        b"(",
-        b"C[x\\]y]",
-        b"C[(;GM[1]",
-        b"\n",
-        b"\n(;GM[1]",
-        b"\0",
-        b"name",
-        b" ",
-        b"]",
-        b"[",
-        b"\\",
-    ]
+    [b"\\n", b"\\n(;GM[1]", b"\\0", b" ", *rb"(;GM[1] (; ;B[aa] ;W[] ) ( C[x\\]y] C[(;GM[1] name ] [ \\".split()]
 )
 
 
