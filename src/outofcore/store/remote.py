@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +35,6 @@ SHORT_ANSWERS = 4  # a proxy may have cut one
 ADVICE = "convert again, or put a whole copy of the store there"
 
 
-@dataclass
-class Traffic:
-    """Requests to the storage."""
-
-    requests: int = 0  # answered; retries count once
-    bytes: int = 0  # received, including gaps between ranges
-
-
 class RemoteFiles(Files):
     """Reads ranges of a store's objects."""
 
@@ -54,11 +44,9 @@ class RemoteFiles(Files):
         self.root = shown(address)
         self._address = address
         self.at_once = sys.maxsize
-        self.traffic = Traffic()
         self._listed = dict(listed or {})
         self._tags = dict(tags or {})  # of the objects that were listed; other objects are another store's
         self._seal_tag: str | None = None
-        self._lock = threading.Lock()
         self._process = os.getpid()
         self._obstore = imported(address)
         self._store = connect(address)
@@ -75,15 +63,10 @@ class RemoteFiles(Files):
     def seal(self) -> bytes:
         if self._lists:
             self._listing = self._pool.submit(self._objects)  # for compare(), meanwhile
-        with self._one_line(SEAL):
-            try:
-                answer = self._obstore.get(self._store, SEAL)
-                self._seal_tag = answer.meta["e_tag"]
-                self._sealed = bytes(answer.bytes())
-            except FileNotFoundError as error:
-                raise StoreError(
-                    f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
-                ) from error
+        answer = self._get(SEAL)
+        if answer is None:
+            raise StoreError(f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)")
+        self._sealed, self._seal_tag = bytes(answer[0]), answer[1]
         return self._sealed
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:
@@ -110,9 +93,7 @@ class RemoteFiles(Files):
             names = [SEAL, *read_seal(self._sealed, self.root).files]
             return {name: facts for name, facts in zip(names, self._pool.map(self._head, names), strict=True) if facts}
         with self._one_line("the list of objects"):
-            objects = listed(self._obstore, self._store)
-        self._count(1 + len(objects) // 1000, 0)
-        return objects
+            return listed(self._obstore, self._store)
 
     def _head(self, name: str) -> Any:
         """Size and version of an object; None if there is none."""
@@ -134,32 +115,18 @@ class RemoteFiles(Files):
 
     def pin(self, name: str, length: int, *, at_end: bool) -> bytes:
         """The first or last bytes of an object that no seal lists; what is read of it later is of the same version."""
-        with self._one_line(name):
-            try:
-                part = {"suffix": length} if at_end else (0, length)
-                answer = self._obstore.get(self._store, name, options={"range": part})
-                content = bytes(answer.bytes())
-            except FileNotFoundError as error:
-                raise DamagedStore(f"{self.root}: {name} is missing") from error
-        tag = answer.meta["e_tag"]
+        answer = self._get(name, range={"suffix": length} if at_end else (0, length))
+        if answer is None:
+            raise DamagedStore(f"{self.root}: {name} is missing")
+        content, tag = answer
         if tag and not tag.startswith("W/"):  # a weak one matches nothing
             self._tags[name] = tag
-        self._count(1, len(content))
-        return content
+        return bytes(content)
 
     def whole(self, names: Sequence[str]) -> list[Any]:
         """The contents of objects that no seal lists, requested together; b"" for one that is missing."""
         self._require_same_process()
-        return list(self._pool.map(self._whole, names))
-
-    def _whole(self, name: str) -> Any:
-        with self._one_line(name):
-            try:
-                content = self._obstore.get(self._store, name).bytes()
-            except FileNotFoundError:
-                return b""
-        self._count(1, len(content))
-        return content
+        return [answer[0] if answer else b"" for answer in self._pool.map(self._get, names)]
 
     def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Fetch the ranges into memory, all requests concurrently."""
@@ -185,8 +152,12 @@ class RemoteFiles(Files):
 
     def _fetch(self, run: tuple[str, int, int]) -> Any:
         name, start, stop = run
+        version = {"if_match": self._tags[name]} if name in self._tags else {}
         for retry in range(SHORT_ANSWERS):
-            content = self._get(name, start, stop)
+            answer = self._get(name, range=(start, stop), **version)
+            if answer is None:
+                raise DamagedStore(f"{self.root}: {name} has vanished; {ADVICE}")
+            content, _ = answer
             if len(content) == stop - start:
                 return content
             time.sleep(FIRST_PAUSE * 2**retry)
@@ -194,23 +165,16 @@ class RemoteFiles(Files):
             f"{self.root}: {name} ends at {start + len(content)}, expected {stop} bytes or more; {ADVICE}"
         )
 
-    def _get(self, name: str, start: int, stop: int) -> Any:
+    def _get(self, name: str, **options: Any) -> tuple[Any, str | None] | None:
+        """The bytes of an object or a range of it, and its version; None if there is none."""
         with self._one_line(name):
             try:
-                tag = {"if_match": self._tags[name]} if name in self._tags else {}
-                options = {"range": (start, stop), **tag}
-                content = self._obstore.get(self._store, name, options=options).bytes()
-            except FileNotFoundError as error:
-                raise DamagedStore(f"{self.root}: {name} has vanished; {ADVICE}") from error
+                answer = self._obstore.get(self._store, name, options=options)
+                return answer.bytes(), answer.meta["e_tag"]
+            except FileNotFoundError:
+                return None
             except self._obstore.exceptions.PreconditionError as error:
                 raise StoreError(f"{self.root}: {REPLACED}") from error
-        self._count(1, len(content))
-        return content
-
-    def _count(self, requests: int, size: int) -> None:
-        with self._lock:
-            self.traffic.requests += requests
-            self.traffic.bytes += size
 
     def _require_same_process(self) -> None:
         if self._process != os.getpid():
