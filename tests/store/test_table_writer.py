@@ -44,7 +44,7 @@ def write_small_shards(folder: Path) -> None:
     assert len([*(folder / "a.zarr/train/move").glob("c.*")]) == 125
 
 
-def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None:
+def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as the shards have, without a look at all of them for every unit."""
 
     def on_disk() -> int:
@@ -53,8 +53,9 @@ def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None
 
     schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
     layout = Layout(chunk_rows=16, shard_rows=32)
+    monkeypatch.setattr(table_writer, "ShardFile", Synced)
     with AtOnce() as encoders:
-        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders, Synced)
+        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
         for number in range(50):
             rows = {"number": np.arange(number, number + 20, dtype=np.int32)}
             writer.append("", SPLITS[number % 3], rows, {"length": np.array([20])})

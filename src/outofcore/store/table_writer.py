@@ -95,7 +95,6 @@ class TableWriter:
         fields: tuple[Field, ...],
         layout: Layout,
         queue: EncodingQueue,
-        shard: type[ShardFile] = ShardFile,
     ) -> None:
         self.path = path
         self.fields = fields
@@ -103,7 +102,6 @@ class TableWriter:
         self.rows = 0
         self.files: SealedFiles = {}
         self._root = root
-        self._shard = shard
         self._queue = queue
         self._codecs = [ChunkCodec(layout.codec, layout.level, field.dtype) for field in fields]
         self._waiting: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields}
@@ -226,7 +224,7 @@ class TableWriter:
         chunks = self.layout.shard_rows // self.layout.chunk_rows
         path = self._root / self.path / field.name / name
         check_unfinished(path, chunks, lengths)
-        return self._shard(path, chunks, lengths)
+        return ShardFile(path, chunks, lengths)
 
     def _finish_shards(self) -> None:
         """Have the shards finished in another thread: their digests and the disk take a while."""
