@@ -1,8 +1,8 @@
 """Read a Zarr that somebody else wrote, in place, as an unsealed store.
 
 zarr-python decodes, so any codec, version, shape of chunks and byte order that it reads is read; the usual ones are
-decoded without it, see ``plain_chunks.py``. What a sealed store promises is not known here: a file that changes is not
-noticed, and a missing chunk reads as the fill value.
+decoded without it, see ``foreign_chunks.py``. What a sealed store promises is not known here: a file that changes is
+not noticed, and a missing chunk reads as the fill value.
 
 Rows are read by chunks of rows that the loader's blocks and budget are made of: as many as a stored chunk of the widest
 field has, or up to four times as many if these are whole chunks of the other fields too. A field of which they are not
@@ -34,12 +34,19 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.array import Array
 from outofcore.store.connection import address_of, connect, kind_of, one_line, shown, without_secrets
-from outofcore.store.packing import Packing, packing_of
-from outofcore.store.plain_chunks import PlainChunks, plain_chunks
+from outofcore.store.foreign_chunks import PlainChunks, plain_chunks, with_whole_chunks
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.unsealed import Unsealed, split_rows
-from outofcore.store.whole_chunks import with_whole_chunks
-from outofcore.store.zarr_arrays import Chosen, choose, dated, missing_chunks, named, sequence_ends
+from outofcore.store.zarr_arrays import (
+    Chosen,
+    Packing,
+    choose,
+    dated,
+    missing_chunks,
+    named,
+    packing_of,
+    sequence_ends,
+)
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
 _TOGETHER_BYTES = 1 << 20  # of more chunks, if they are small
@@ -62,10 +69,10 @@ class ForeignArray(Array):
         name: str,
         array: zarr.Array[Any],
         axis: int,
-        rows: range,
         chunk: int,
         packing: Packing | None,
         plain: PlainChunks | None,
+        rows: range,
     ) -> None:
         shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
         dtype = packing.dtype if packing else array.dtype.newbyteorder("=")
@@ -147,7 +154,7 @@ class ForeignStore(Unsealed):
         place: str,
         reopened: Callable[[], Unsealed],
     ) -> None:
-        arrays, axes, coordinate, self.left_out = chosen
+        arrays, axes, self._coordinate, self.left_out = chosen
         facts: dict[str, Any] = {
             name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name], repr(packings.get(name))]
             for name, array in arrays.items()
@@ -155,28 +162,16 @@ class ForeignStore(Unsealed):
         if lengths is not None:
             facts[""] = hashlib.sha256(lengths.tobytes()).hexdigest()
         super().__init__(root, "zarr", {}, splits, chunk, facts, place, reopened)
-        self._zarrs, self._axes, self._packings = arrays, axes, packings
-        self._lengths, self._coordinate = lengths, coordinate
-        self._plain = {
-            name: plain_chunks(array, _files_of(array))
-            for name, array in arrays.items()
-            if axes[name] == 0 and name not in packings
-        }
+        self._zarrs, self._packings, self._lengths = arrays, packings, lengths
+        self._array_of = {}
+        for name, array in arrays.items():
+            plain = None if axes[name] or name in packings else plain_chunks(array, _files_of(array))
+            self._array_of[name] = partial(
+                ForeignArray, root, name, array, axes[name], chunk, packings.get(name), plain
+            )
 
     def fields(self, rows: range) -> dict[str, ForeignArray]:
-        return {
-            name: ForeignArray(
-                self.root,
-                name,
-                array,
-                self._axes[name],
-                rows,
-                self.chunk_rows,
-                self._packings.get(name),
-                self._plain.get(name),
-            )
-            for name, array in self._zarrs.items()
-        }
+        return {name: array_of(rows) for name, array_of in self._array_of.items()}
 
     @cached_property
     def _ends(self) -> tuple[Ints, str]:
@@ -325,14 +320,14 @@ class _Addressed(zarr.storage.ObjectStore[Any]):
 
     def __init__(self, address: str) -> None:
         super().__init__(connect(address), read_only=True)
-        self._address = address
+        self.address = address
         listing = connect(address, retries=None if kind_of(address).lists else 0)
         self._listed = zarr.storage.ObjectStore(listing, read_only=True)
 
     @cached_property
     def files(self) -> RemoteFiles:
         """Its objects by ranges."""
-        return RemoteFiles(self._address)
+        return RemoteFiles(self.address)
 
     def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
         return self._listed.list_prefix(prefix)
@@ -351,14 +346,15 @@ def _files_of(array: zarr.Array[Any]) -> Path | RemoteFiles | None:
 
 def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any], str]:
     """What messages call it, the group or array, and its place, links resolved."""
-    address = address_of(source) if isinstance(source, str | Path) else None
-    root = _named(source)
+    root: Path | str
+    place: Any = source
+    if not isinstance(source, str | Path):
+        root = without_secrets(str(source.store_path if isinstance(source, zarr.Group | zarr.Array) else source))
+    elif address := address_of(source):
+        root, place = shown(source), _Addressed(address)
+    else:
+        root, place = Path(source), _Files(source, read_only=True) if Path(source).is_dir() else source
     try:
-        place: Any = source
-        if address:
-            place = _Addressed(address)
-        elif isinstance(source, str | Path) and Path(source).is_dir():
-            place = _Files(source, read_only=True)
         group = source if isinstance(source, zarr.Group | zarr.Array) else zarr.open(place, mode="r")
     except StoreError:
         raise
@@ -366,9 +362,9 @@ def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any],
         raise StoreError(
             f"{root}: no Zarr can be opened there: {one_line(error)}"
         ) from None  # whose text may hold the whole address
-    if address:
-        return root, group, shown(address)
     store, path = group.store_path.store, group.store_path.path
+    if isinstance(store, _Addressed):
+        return root, group, shown(store.address)
     if isinstance(store, zarr.storage.LocalStore):
         return root, group, os.path.realpath(Path(store.root, path))
     return root, group, os.path.realpath(root) if isinstance(root, Path) else f"{id(store)}/{path}"
@@ -381,15 +377,6 @@ def _is_ours(place: str, group: zarr.Group | zarr.Array[Any]) -> bool:
         with suppress(OSError, ValueError, KeyError, TypeError):
             groups.append(dict(json.loads((folder / "zarr.json").read_bytes())["attributes"]))
     return any({"domain", "parts", "splits"} <= attributes.keys() for attributes in groups)
-
-
-def _named(source: ZarrLike) -> Path | str:
-    """What messages call it."""
-    if isinstance(source, zarr.Group | zarr.Array):
-        return without_secrets(str(source.store_path))
-    if isinstance(source, str | Path) and address_of(source) is None:
-        return Path(source)
-    return shown(source) if isinstance(source, str | Path) else without_secrets(str(source))
 
 
 def _chunk_rows(arrays: Mapping[str, zarr.Array[Any]], axes: Mapping[str, int]) -> int:

@@ -1,26 +1,34 @@
-"""Stored chunks of an ordinary Zarr, decoded by compiled code: zarr-python takes longer to reach a chunk.
+"""Stored chunks of other software's Zarr: plain ones are decoded by compiled code, all others by zarr-python.
 
-Ordinary is: cut along the first axis only, numbers in C order and of this machine's byte order, and at most one
-compressor, zstd or Blosc; Zarr v2, or v3 with or without shards; in local files, or at an address. All else, and each
-chunk that is missing, damaged or unusual in any way, is left to zarr-python.
+Plain is: cut along the first axis only, numbers in C order and of this machine's byte order, and at most one
+compressor, zstd or Blosc; Zarr v2, or v3 with or without shards; in local files, or at an address. zarr-python takes
+longer to reach a chunk; it reads all else, and each chunk that is missing, damaged or unusual in any way. Chunks of
+Blosc are checked before it decompresses them: that trusts their header, so of one that was cut short it reads beyond
+the end, and what lies in memory there becomes values.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numcodecs.blosc
 import numpy as np
 import numpy.typing as npt
 import zarr
+import zarr.abc.codec
+import zarr.codecs
+import zarr.codecs.numcodecs
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.bulk import KINDS, decode_plain
+from outofcore.store.codecs import check_blosc
 from outofcore.store.files import Ranges
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.shards import decoded_index, index_bytes
@@ -185,3 +193,62 @@ def _kind(facts: Mapping[str, Any], dtype: np.dtype[Any]) -> int | None:
     if len(codecs) > 2 or codecs[0] not in (_INDEX[0], *([{"name": "bytes"}] if dtype.itemsize == 1 else [])):
         return None
     return KINDS.get(codecs[1]["name"] if len(codecs) == 2 else "")
+
+
+def with_whole_chunks(array: zarr.Array[Any]) -> zarr.Array[Any]:
+    """The same array; reading a Blosc chunk that was cut short raises DamagedStore."""
+    metadata: Any = array.metadata
+    if metadata.zarr_format == 2:
+        filters = metadata.filters and [*map(_checked_codec, metadata.filters)]
+        metadata = dataclasses.replace(metadata, filters=filters, compressor=_checked_codec(metadata.compressor))
+    else:
+        metadata = dataclasses.replace(metadata, codecs=tuple(_checked_chain(metadata.codecs)))
+    return zarr.Array(zarr.AsyncArray(metadata, array.store_path, array.config))
+
+
+class _CheckedBlosc(numcodecs.blosc.Blosc):  # type: ignore[misc]  # has no types
+    """Of Zarr v2."""
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        check_blosc(memoryview(buf).cast("B"))
+        return super().decode(buf, out)
+
+
+class _BloscCheck(zarr.abc.codec.BytesBytesCodec):
+    """Of Zarr v3, between a stored chunk and Blosc."""
+
+    is_fixed_size = True
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+        del chunk_spec
+        return input_byte_length
+
+    def to_dict(self) -> dict[str, Any]:
+        """What other pipelines of zarr-python, which decode by themselves, may leave out."""
+        return {"name": "outofcore.blosc_check", "configuration": {}, "must_understand": False}
+
+    async def decode(self, chunks_and_specs: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """The chunks as they are."""
+        chunks = [chunk for chunk, _ in chunks_and_specs]
+        for chunk in chunks:
+            if chunk is not None:
+                check_blosc(memoryview(chunk.as_numpy_array()))
+        return chunks
+
+
+def _checked_codec(codec: Any) -> Any:
+    if not isinstance(codec, numcodecs.blosc.Blosc):
+        return codec
+    configuration = codec.get_config()
+    del configuration["id"]
+    return _CheckedBlosc(**configuration)
+
+
+def _checked_chain(codecs: Iterable[Any]) -> Iterator[Any]:
+    for codec in codecs:
+        if isinstance(codec, zarr.codecs.ShardingCodec):
+            yield dataclasses.replace(codec, codecs=tuple(_checked_chain(codec.codecs)))
+        else:
+            yield codec
+        if isinstance(codec, zarr.codecs.BloscCodec | zarr.codecs.numcodecs.Blosc):
+            yield _BloscCheck()
