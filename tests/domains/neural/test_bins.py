@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,31 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import source as cutting
-from outofcore.domains.neural.spikes import histogram, histogram_by
 from tests.domains.neural.naive import assert_as_naive
 from tests.domains.neural.rig import convert, save_session, section_of
-
-times = st.lists(st.integers(0, 200), max_size=30).map(sorted)
-edges = st.lists(st.integers(0, 220), min_size=2, max_size=12, unique=True).map(sorted)
-
-
-def ints(values):
-    return np.array(values, np.int64)
-
-
-@settings(deadline=None)
-@given(times, edges, st.data())
-def test_spikes_are_counted_as_numpy_counts_them(times, edges, data):
-    owners = data.draw(st.lists(st.integers(0, 2), min_size=len(times), max_size=len(times)))
-    counts = histogram(ints(times), ints(edges))
-    by_owner = histogram_by(ints(times), ints(owners), 3, ints(edges))
-    expected = [sum(low <= time < high for time in times) for low, high in pairwise(edges)]
-    assert counts.tolist() == expected
-    assert by_owner.sum(1).tolist() == expected
-    for owner in range(3):
-        mine = ints([time for time, whose in zip(times, owners, strict=True) if whose == owner])
-        assert by_owner[:, owner].tolist() == histogram(mine, ints(edges)).tolist()
-
 
 FORMATS = ("h5", "npz", "compressed", "npy", "zarr", "mat")
 

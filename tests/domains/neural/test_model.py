@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ import torch
 from scipy import special, stats
 
 from outofcore.domains.neural import model
-from outofcore.domains.neural.encoder import PRESETS, STRIDE, SessionShape
+from outofcore.domains.neural.encoder import PRESETS, SessionShape
 from outofcore.domains.neural.metrics import explainable
-from outofcore.domains.neural.model import NeuralTask, repeated_conditions
+from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.tensors import NeuralReading
 from tests.domains.fake_mps import FakeMps, on_mps
 from tests.domains.neural.glm import bits_per_spike
 from tests.domains.neural.repeats import repeat_sums
@@ -80,11 +78,6 @@ def test_loss_is_the_masked_log_likelihood():
     assert sum(int(count) for _, count in pieces) == int(made["dfs"].sum())
 
 
-def test_an_untrained_model_predicts_the_means():
-    rate, _ = NeuralTask(SESSIONS, section()).predict(batch(0))
-    torch.testing.assert_close(rate, torch.tensor(SESSIONS[0].mean).expand(40, 3), rtol=1e-4, atol=1e-4)
-
-
 def test_the_start_is_the_mean_whatever_it_is():
     means = (0.0, 1e-5, 1e-4, 1e-3, 0.03, 1.0, 30.0, 200.0, 5000.0)
     shape = SessionShape("r", (3, 3), len(means), 0, means, (1.0,) * len(means))
@@ -143,30 +136,6 @@ def test_behaviour_in_any_unit_is_scaled_by_the_train_split():
         learnt = task.predict(made)[0]
     for neuron in range(2):
         assert np.corrcoef(learnt[:, neuron].numpy(), rate[:, neuron].numpy())[0, 1] > 0.95
-
-
-def test_what_neurons_did_before_predicts_what_they_do():
-    generator = np.random.default_rng(1)
-    task = NeuralTask((SESSIONS[1],), section(lags=1, history=2))
-    history = generator.poisson(0.3, (4000, 2, 4))
-    drive = 1.5 * history[:, 1, [1, 2, 3, 0]] - 1.0 * history[:, 1] - 1
-    made = {
-        "stim": torch.full((4000, 1, 5, 9), 127, dtype=torch.uint8),
-        "history": torch.from_numpy(history.astype(np.uint8)),
-        "robs": torch.from_numpy(generator.poisson(np.logaddexp(0, drive))),
-        "dfs": torch.ones(4000, 4, dtype=torch.uint8),
-    }
-    optimizer = torch.optim.AdamW(task.parameters(), lr=0.03)
-    for _ in range(150):
-        optimizer.zero_grad()
-        (task.loss(made)[0] / 16_000).backward()
-        optimizer.step()
-    (filters,) = task.encoder.histories
-    unit = STRIDE / np.sqrt(8) / np.array(SESSIONS[1].spread)
-    found = filters.filters.detach().numpy().reshape(4, 2, 4) * unit
-    true = np.zeros((4, 2, 4))
-    true[range(4), 1, range(4)], true[range(4), 1, [1, 2, 3, 0]] = -1, 1.5
-    assert np.abs(found - true).max() < 0.25
 
 
 def test_explainable_variance_of_more_repeated_bins_than_fit_is_that_of_an_even_choice(capsys, monkeypatch):
@@ -270,12 +239,6 @@ def test_figures_of_neurons_have_what_the_table_of_units_says():
     assert rows[4]["depth"] == 2
 
 
-def test_windows_and_sessions_are_asked_of_the_loader():
-    assert NeuralTask(SESSIONS, section()).loader_options() == {"part": ("a", "b")}
-    tensors = section(lags=5, transforms=[{"name": "difference"}]).tensors
-    assert NeuralReading(tensors, ("stim", "robs", "dfs", "condition")).window == {"length": 6, "mode": "never"}
-
-
 def test_frames_of_colour():
     colour = (SessionShape("c", (3, 6, 7), 2, 0, (0.5, 0.5), (1.0, 1.0)),)
     task = NeuralTask(colour, section("small"))
@@ -308,11 +271,3 @@ def test_sums_are_the_same_on_a_device_without_doubles(transforms):
     for name, value in expected.items():
         assert value.dtype == sums[name].dtype == torch.float64
         assert torch.equal(sums[name].cpu(), value)
-
-
-def test_conditions_that_repeat_are_counted_from_0() -> None:
-    store = MagicMock()
-    store.part_attributes.return_value = {"conditions": 4}
-    blocks = ([0, -1, 3, -1], [3, 2, 0])
-    store.rows.return_value.blocks.return_value = [{"condition": np.array(each, np.int32)} for each in blocks]
-    assert repeated_conditions(store, "val", "a").tolist() == [0, 3]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.domains.neural import streams, survey
+from outofcore.domains.neural import DOMAIN, streams, survey
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.errors import RawInputError
-from outofcore.raw.files import RawFile
-from tests.domains.neural.rig import convert
+from outofcore.raw.files import RawFile, find_files
+from tests.domains.neural.rig import convert, section_of
 
 
 def test_a_file_whose_modification_time_was_put_back_is_surveyed_again(
@@ -171,3 +171,19 @@ def test_trials_that_begin_when_all_spikes_are_over_are_counted_and_noted(tmp_pa
     assert result.counts["trials_outside_spikes"] == silent.sum() == outside
     assert (f"{outside} of 10 trials end before the first spike" in capsys.readouterr().err) == (outside > 0)
     assert result.accepted == 10
+
+
+def test_trials_repeat_each_other_if_they_show_the_same_pictures_in_the_same_order(tmp_path, write_h5):
+    shown = [[5, 5], [5, 5], [-1, -1], [6, 5], [5, 6], [5, 6], [-1, -1], [5, -1], [6, 6]]
+    pictures = np.random.default_rng(0).integers(0, 256, (8, 2, 2)).astype(np.uint8)
+    start = np.arange(0, 3 * len(shown), 3)  # the third bin is between trials
+    numbers = np.concatenate([[*each, 7] for each in shown])
+    arrays = {"scenes": pictures, "shown": numbers, "robs": np.ones((len(numbers), 1))}
+    write_h5(arrays | {"trial": np.stack([start, start + 2], 1)})
+    names = {"stimulus": "scenes", "frame": "shown", "responses": "robs", "trial": "trial"}
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="neural")
+    ((_, session),) = survey.survey_sessions(files, section_of(tmp_path, names=names))
+    repeat = session.trials.repeat.tolist()
+    assert [repeat[place] for place in (0, 1, 2, 6, 7, 8)] == [5, 5, -1, -1, 5, 6]
+    assert repeat[4] == repeat[5] != repeat[3]
+    assert session.trials.condition.tolist() == [0, 0, -1, -1, 2, 2, -1, 0, -1]

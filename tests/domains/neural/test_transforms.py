@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import TypeAdapter
 
-from outofcore.domains.neural.transforms import Transforms, apply, bins_before, transformed_shape
+from outofcore.domains.neural.transforms import (
+    Transforms,
+    apply,
+    bfloat16_bits,
+    bfloat16_values,
+    bins_before,
+    encode,
+    transformed_shape,
+)
 from tests.domains.neural.naive import transform_plainly
 
 ADAPTER = TypeAdapter(Transforms)
@@ -82,3 +90,33 @@ def test_large_blocks_of_bright_pixels_do_not_overflow(factor):
 def test_what_does_not_fit_is_refused(step, words):
     with pytest.raises(ValueError, match=words):
         transformed_shape((8, 9), ADAPTER.validate_python([step]))
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), max_size=50))
+def test_bfloat16_is_rounded_as_torch_rounds(values):
+    plain = np.array(values, np.float32)
+    expected = torch.from_numpy(plain).to(torch.bfloat16).float().numpy()
+    np.testing.assert_array_equal(bfloat16_values(bfloat16_bits(plain)), expected)
+
+
+def test_whole_types_round_and_wrap_nothing():
+    values = np.array([0, 255, 256, -1, 1.5, np.nan, np.inf])
+    stored, fits = encode(values, "uint8")
+    assert stored.tolist() == [0, 255, 0, 0, 0, 0, 0]
+    assert fits.tolist() == [True, True, False, False, False, False, False]
+    assert encode(values, "uint16")[1].tolist() == [True, True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float32"])
+def test_floating_types_take_what_stays_finite(name):
+    stored, fits = encode(np.array([1.5, 1e39, np.nan]), name)
+    assert fits.tolist() == [True, False, False]
+    assert (bfloat16_values(stored) if name == "bfloat16" else stored).tolist() == [1.5, 0, 0]
+
+
+def test_what_has_the_type_already_is_not_copied():
+    frames = np.zeros((3, 4), np.uint8)
+    stored, fits = encode(frames, "uint8")
+    assert stored is frames
+    assert fits is None

@@ -11,7 +11,7 @@ import pynwb
 import pytest
 
 from outofcore.errors import RawInputError
-from tests.domains.neural.rig import convert, save_session, write_nwb
+from tests.domains.neural.rig import convert, write_nwb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
 
@@ -110,40 +110,6 @@ def test_columns_that_are_kept_name_the_neurons(recording):
     assert columns["rate"] == [None if np.isnan(rate) else rate for rate in table["rate"]]
     assert columns["electrode_group"] == [group.name for group in table["electrode_group"]]
     assert columns["kept"] == table["kept"].tolist() == json.loads(json.dumps(columns["kept"]))
-
-
-@pytest.fixture
-def arrays():
-    generator = np.random.default_rng(2)
-    return {
-        "stim": generator.integers(0, 256, (80, 4, 4)).astype(np.uint8),
-        "F": generator.normal(size=(5, 80)),
-        "iscell": np.array([1, 0, 1, 1, 0]),
-        "area": np.array(["V1", "LM", "LM", "V1", "V1"], "S2"),
-        "mask": generator.integers(0, 2, (80, 5)).astype(np.uint8),
-    }
-
-
-@pytest.mark.parametrize("kind", ["h5", "npz", "zarr"])
-def test_arrays_of_any_format_choose_columns_of_the_responses(arrays, tmp_path, kind):
-    if kind == "zarr":
-        arrays["area"] = np.arange(5)  # words in Zarr are of a type that zarr-python warns of
-    result = convert(
-        save_session(kind, tmp_path, arrays),
-        names={"stimulus": "stim", "responses": "F", "valid": "mask", "trial": None},
-        time_axis={"responses": 1},
-        units=[{"column": "iscell", "min": 0.5}, {"column": "area"}],
-    )
-    chosen, rows = [0, 2, 3], result.only.rows
-    assert np.array_equal(rows["dfs"], arrays["mask"][:, chosen])
-    assert np.array_equal(rows["robs"], np.where(rows["dfs"], arrays["F"].T[:, chosen], 0).astype(np.float32))
-    (schema,) = result.schemas.values()
-    assert schema.attributes["units"] == chosen
-    assert schema.attributes["unit_columns"]["area"] == arrays["area"][chosen].astype(schema_kind(kind)).tolist()
-
-
-def schema_kind(kind):
-    return int if kind == "zarr" else str
 
 
 @pytest.mark.parametrize("ordered", [True, False])
