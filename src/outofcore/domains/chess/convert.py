@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import chess
 import numpy as np
@@ -12,22 +13,58 @@ import numpy.typing as npt
 
 from outofcore.domains.boards.columns import filled
 from outofcore.domains.chess import engine, oracle
-from outofcore.domains.chess.codes import NO_CLOCK, NO_EVALUATION, NO_MATE, UNFINISHED, WHITE_TO_MOVE
+from outofcore.domains.chess.codes import UNFINISHED
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
 from outofcore.domains.chess.odd import read_pgn
 from outofcore.domains.chess.params import ROWS, ChessSection
-from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_of
-from outofcore.domains.chess.pgn.games import Games, decoded
-from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, engine_note, new_notes
+from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column
+from outofcore.domains.chess.pgn.games import Games
+from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, add_engine_notes, new_notes
 from outofcore.domains.chess.pgn.records import as_pgn, holds_evaluations, holds_records
-from outofcore.domains.chess.replayed import ReplayedGames
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.files import wanted
-from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult, keys_of
+from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Stretch, Unit, UnitResult, keys_of
 
 Fields = dict[str, npt.NDArray[Any]]
+
+
+class ReplayedGames(NamedTuple):
+    """Accepted games of a unit, n, with all their positions, m."""
+
+    games: Games  # all of the unit
+    accepted: Ints  # (n,): numbers of these among them
+    facts: Facts  # of these
+    stretches: Sequence[Stretch]  # (n,): where each is
+    offset: Ints  # (n,): in the decompressed file
+    plies: Ints  # (n,)
+    ply: Ints  # (m,)
+    boards: dict[str, npt.NDArray[Any]]  # squares, state and move, (m, ...)
+    notes: Notes  # of m moves
+
+    def texts(self, tag: str) -> npt.NDArray[Any]:
+        """A tag of each game, (n,)."""
+        return text_column(self.games, tag)[self.accepted]
+
+    def of(self, number: int) -> ReplayedGames:
+        """One of the games, without its positions; no audit needs its notes, which take the most memory."""
+        one = slice(number, number + 1)
+        return self._replace(
+            games=self.games._replace(notes=new_notes(0)),
+            accepted=self.accepted[one],
+            facts=self.facts.of(one),
+            stretches=self.stretches[one],
+            offset=self.offset[one],
+            plies=self.plies[one],
+            ply=self.ply[:0],
+            boards={},
+            notes=new_notes(0),
+        )
+
+    def repeated(self, values: Any) -> npt.NDArray[Any]:
+        """Values (n,) of the games for each of their positions, (m,)."""
+        return np.repeat(values, self.plies, axis=0)
 
 
 @dataclass(frozen=True)
@@ -83,7 +120,6 @@ class _Conversion:
         rows |= {
             column.field.name: np.asarray(column.values(replayed), column.field.dtype)
             for column in position_columns(self.section.source)
-            if column.values
         }
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
@@ -109,10 +145,8 @@ class _Conversion:
             counts={**counts, "notes_unread": self.unread},
             stored_counts={name: column[kept] for name, column in stored.items()},
         )
-
-        self.games = self.games._replace(notes=new_notes(0))  # no audit needs them, and they take the most memory
         audited = self.rate.chosen(draws, self.unit.raw_bytes, unusual)
-        return replace(result, audits=self._audits(accepted, plies, audited, boards))
+        return replace(result, audits=self._audits(replayed, audited, boards))
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
         place = {"offset": int(self.offset[game]), "file": int(self.file[game])}
@@ -151,71 +185,41 @@ class _Conversion:
 
     def _replayed(self, accepted: Ints, plies: Ints, boards: Fields) -> ReplayedGames:
         """What the columns of the accepted games are made of, with what the text notes of each move."""
-        games = self.games
-        ply = np.arange(len(boards["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
-        first_rows = dict(zip(accepted.tolist(), (np.cumsum(plies) - plies).tolist(), strict=True))
-        comments = {game: reading.comments for game, reading in self.readings.items() if game in first_rows}
-        by_engine = ~np.isin(accepted, list(comments))
+        games, ends = self.games, np.cumsum(plies)
+        ply = np.arange(len(boards["move"])) - np.repeat(ends - plies, plies)
+        by_engine = ~np.isin(accepted, list(self.readings))
         moves = np.where(np.repeat(by_engine, plies), np.repeat(games.move_offsets[accepted], plies) + ply, -1)
         columns: list[Any] = list(games.notes)
         notes = Notes(*(np.append(column, none)[moves] for column, none in zip(columns, NO_NOTES, strict=True)))
+        of_engines = self.section.source.engine_comments
         self.unread = int(games.unread[accepted[by_engine]].sum())
-        for game, of_moves in comments.items():
-            for row, texts in enumerate(of_moves[: plies[accepted == game][0]], first_rows[game]):
-                *noted, unread = oracle.bracket_notes(texts)
-                notes.clock[row], notes.evaluation[row], notes.mate[row], notes.spent[row] = noted
-                self.unread += unread
-        if self.section.source.engine_comments:
-            self._note_engines(notes, first_rows, comments, boards["state"][:, 0])
+        for number in np.flatnonzero(~by_engine | of_engines).tolist():
+            game, rows = int(accepted[number]), slice(ends[number] - plies[number], ends[number])
+            comments = self.readings[game].comments if game in self.readings else games.comments_of(game)
+            if game in self.readings:
+                self.unread += oracle.read_notes(notes.of(rows), comments)
+            if of_engines:
+                self.unread += add_engine_notes(notes.of(rows), comments, boards["state"][rows, 0])
         stretches = [self.unit.stretches[file] for file in self.file[accepted].tolist()]
         facts = self.facts.of(accepted)
         return ReplayedGames(games, accepted, facts, stretches, self.offset[accepted], plies, ply, boards, notes)
 
-    def _note_engines(
-        self, notes: Notes, first_rows: dict[int, int], comments: dict[int, list[list[str]]], side_to_move: Bytes
-    ) -> None:
-        """Add what engines wrote of each move, the first of each kind, where brackets do not have it."""
-        games = self.games
-        texts = [
-            (first_rows[game] + ply, text)
-            for game, of_moves in comments.items()
-            for ply, of_move in enumerate(of_moves)
-            for text in of_move
-        ]
-        owners = np.searchsorted(games.move_offsets, games.comments[:, 0], "right") - 1
-        for game, (move, begin, end) in zip(owners.tolist(), games.comments.tolist(), strict=True):
-            if game in first_rows and game not in comments:
-                row = first_rows[game] + move - int(games.move_offsets[game])
-                texts.append((row, decoded(games.data[begin:end].tobytes())))
-        for row, text in texts:
-            if "[" in text or row >= len(side_to_move):
-                continue
-            noted, unread = engine_note(text, 1 if side_to_move[row] == WHITE_TO_MOVE else -1)
-            self.unread += unread
-            if "evaluation" in noted and (notes.evaluation[row], notes.mate[row]) == (NO_EVALUATION, NO_MATE):
-                notes.evaluation[row], notes.mate[row] = noted["evaluation"], noted["mate"]
-                notes.searched[row] = True
-            for column in ("clock", "spent"):
-                if column in noted and getattr(notes, column)[row] == NO_CLOCK:
-                    getattr(notes, column)[row] = noted[column]
-
-    def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Fields) -> tuple[Audit, ...]:
+    def _audits(self, replayed: ReplayedGames, chosen: npt.NDArray[np.bool_], rows: Fields) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading."""
-        ends = np.cumsum(plies)
+        ends = np.cumsum(replayed.plies)
         audits = []
-        for place in np.flatnonzero(chosen).tolist():
-            game = int(accepted[place])
-            whole = slice(int(ends[place] - plies[place]), int(ends[place]))
+        for number in np.flatnonzero(chosen).tolist():
+            game = int(replayed.accepted[number])
+            positions = slice(int(ends[number] - replayed.plies[number]), int(ends[number]))
             audits.append(
                 partial(
                     oracle.audit,
-                    f"{self.unit.stretches[self.file[game]].name}, game at byte {self.offset[game]}",
+                    f"{replayed.stretches[number].name}, game at byte {replayed.offset[number]}",
                     engine.start_tags(self.games, int(self.facts.variant[game]), game),
                     self.games.body(game),
-                    {name: values[whole].copy() for name, values in rows.items()},
-                    int(self.facts.result[game]),
-                    source=self.section.source,
-                    time_control=text_of(self.games, game, "TimeControl"),
+                    {name: values[positions].copy() for name, values in rows.items()},
+                    replayed.of(number),
+                    self.section.source,
                     stopped=game in self.stopped,
                 )
             )
@@ -241,7 +245,7 @@ class _Conversion:
 
 def _boards(count: int) -> Fields:
     """Uninitialised columns of ``count`` positions that are written as moves are played."""
-    written = (column.field for column in POSITION_COLUMNS if column.values is None)
+    written = (column.field for column in POSITION_COLUMNS if column.field.name in ("squares", "state", "move"))
     return {field.name: np.empty((count, *field.shape), field.dtype) for field in written}
 
 

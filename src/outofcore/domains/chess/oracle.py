@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,6 @@ from outofcore.domains.chess.codes import (
     LARGEST_EVALUATION,
     LARGEST_HALFMOVE_CLOCK,
     LARGEST_MATE,
-    MATED,
     NO_CLOCK,
     NO_EN_PASSANT,
     NO_EVALUATION,
@@ -31,10 +31,12 @@ from outofcore.domains.chess.codes import (
     WHITE_TO_MOVE,
 )
 from outofcore.domains.chess.pgn.grammar import BLACK_WINS, DRAW
+from outofcore.domains.chess.pgn.notes import Notes, add_engine_notes, new_notes
 from outofcore.domains.chess.pgn.plain import plain, result_of
 from outofcore.domains.chess.schema import position_columns
 
 if TYPE_CHECKING:
+    from outofcore.domains.chess.convert import ReplayedGames
     from outofcore.domains.chess.params import SourceSection
 
 ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
@@ -159,44 +161,6 @@ def read(tags: str, body: str) -> Reading:
     return reading
 
 
-class ReadGame:
-    """A game as python-chess reads it: each column of its first ``count`` positions, by its name.
-
-    ``result`` counts where the text has no marker.
-    """
-
-    def __init__(self, reading: Reading, count: int, result: int, time_control: str) -> None:
-        rows = reading.replay.rows()
-        self.squares: npt.NDArray[Any] = rows["squares"][:count]
-        self.state: npt.NDArray[Any] = rows["state"][:count]
-        self.move: npt.NDArray[Any] = rows["move"][:count]
-        self.ply = range(count)
-        notes = [bracket_notes(comments) for comments in reading.comments[:count]]
-        self.clock, self.evaluation, self.mate, self._spent, _ = (list(column) for column in zip(*notes, strict=True))
-        self.result = [
-            DRAW - reading.results[0] if reading.results and reading.results[0] <= BLACK_WINS else result
-        ] * count
-        self._period = _period(time_control)
-
-    @property
-    def position_evaluation(self) -> list[int]:
-        """From the note on the move before."""
-        noted = zip(self.evaluation[:-1], self.mate, strict=False)
-        return [NO_EVALUATION, *(MATED * (1 if mate > 0 else -1) if mate else evaluation for evaluation, mate in noted)]
-
-    @property
-    def time_spent(self) -> list[int]:
-        """Centiseconds that each move took: as noted, else from the mover's clock after the move before."""
-        took, clock = list(self._spent), self.clock
-        for row in range(2, len(clock)):
-            if self._period and took[row] == NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2]):
-                base, gain = self._period
-                berserk = clock[row % 2] != NO_CLOCK and abs(2 * clock[row % 2] - base) < 200
-                before = clock[row - 2] + (0 if berserk else gain)
-                took[row] = before - clock[row] if before >= clock[row] else NO_CLOCK
-        return [min(spent, LARGEST_CLOCK) for spent in took]
-
-
 def audit(where: str, *game: Any, **settings: Any) -> str | None:
     """:func:`difference` prefixed with the place of the game; picklable, to run in another process."""
     report = difference(*game, **settings)
@@ -207,35 +171,50 @@ def difference(
     tags: str,
     body: str,
     stored: dict[str, npt.NDArray[Any]],
-    result: int,
-    *,
+    game: ReplayedGames,
     source: SourceSection,
-    time_control: str = "",
+    *,
     stopped: bool = False,
 ) -> str | None:
     """Read a game's text with python-chess and describe the first difference from its stored rows.
 
     ``tags`` give the start position and variant if unusual, ``body`` is the game after its tags, ``stored`` holds all
-    row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``time_control``
-    is the tag ``TimeControl``. A game that was ``stopped`` continues in the text.
+    row fields of all its positions. Of ``game``, which is this one, nothing counts that ``body`` states. A game that
+    was ``stopped`` continues in the text.
     """
-    game = read(tags, body)
-    if game.refusal and not stopped:
-        return f"python-chess reports {game.refusal.detail}"
+    reading = read(tags, body)
+    if reading.refusal and not stopped:
+        return f"python-chess reports {reading.refusal.detail}"
     count = len(stored["move"])
-    if len(game.replay) < count or (len(game.replay) > count and not stopped):
-        return f"{count} moves, by python-chess {len(game.replay)}"
-    columns = ReadGame(game, count, result, time_control)
+    if len(reading.replay) < count or (len(reading.replay) > count and not stopped):
+        return f"{count} moves, by python-chess {len(reading.replay)}"
+    boards = {name: column[:count] for name, column in reading.replay.rows().items()}
+    notes = new_notes(count)
+    read_notes(notes, reading.comments)
+    if source.engine_comments:
+        add_engine_notes(notes, reading.comments, boards["state"][:, 0])
+    game = game._replace(ply=np.arange(count), boards=boards, notes=notes)
+    if reading.results and reading.results[0] <= BLACK_WINS:
+        game = game._replace(facts=replace(game.facts, result=np.array([DRAW - reading.results[0]])))
     for column in position_columns(source):
         name = column.field.name
-        mine, wanted = stored[name], np.array(getattr(columns, name))
+        mine, wanted = stored[name], np.asarray(column.values(game))
         different = (mine != wanted).reshape(count, -1).any(axis=1)
-        if column.noted and source.engine_comments:  # which python-chess does not read
-            different &= (wanted != column.field.fill) & (column.noted == "read")
         if different.any():
             row = int(np.argmax(different))
             return f"{name} at ply {row}: {mine[row].tolist()}, by python-chess {wanted[row].tolist()}"
     return None
+
+
+def read_notes(notes: Notes, comments: Iterable[Sequence[str]]) -> int:
+    """Fill the notes in brackets of moves with those in the comments on each; returns how many cannot be read."""
+    unread = 0
+    notes.searched[:] = False
+    for move, texts in zip(range(len(notes.clock)), comments, strict=False):
+        *noted, unread_of_move = bracket_notes(texts)
+        notes.clock[move], notes.evaluation[move], notes.mate[move], notes.spent[move] = noted
+        unread += unread_of_move
+    return unread
 
 
 @lru_cache(maxsize=256)  # kings and rooks stay where they are for most moves before castling
@@ -286,12 +265,3 @@ def _time(match: re.Match[str] | None) -> int:
     with localcontext(_TRUNCATING):
         seconds = Decimal(match["hours"] or 0) * 3600 + Decimal(match["minutes"] or 0) * 60 + Decimal(match["seconds"])
         return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
-
-
-def _period(control: str) -> tuple[int, int] | None:
-    """Centiseconds on the clock and added by every move, if one period, as in ``600+5``, lasts for the whole game."""
-    seconds = control.strip(" \t\n\r\f\v").split("+")
-    if len(seconds) > 2 or not all(re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", part) for part in seconds):
-        return None
-    base, gain = (int(Decimal(part) * 100) for part in [*seconds, "0"][:2])
-    return base, gain

@@ -1,13 +1,13 @@
 """Stored fields of positions and games: a row of a table for each.
 
-A further one is a row here; of positions, also an attribute of :class:`outofcore.domains.chess.oracle.ReadGame`.
+A further one is a row here, filled from what python-chess reads as well to check it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,19 +28,15 @@ from outofcore.domains.chess.pgn.classes import increment
 from outofcore.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from outofcore.domains.chess.replayed import ReplayedGames
+    from outofcore.domains.chess.convert import ReplayedGames
     from outofcore.domains.domain import Section
-
-Noted = Literal["", "read", "derived"]
-"""Whether a column has what comments note, as it is read, or what follows from that."""
 
 
 class PositionColumn(NamedTuple):
     """A column of the positions."""
 
     field: Field
-    values: Callable[[ReplayedGames], Any] | None  # (m,), of m positions of a unit; None: written as moves are played
-    noted: Noted = ""
+    values: Callable[[ReplayedGames], Any]  # (m, ...), of the m positions of some games
     setting: str = ""  # of source, without which it is not stored
 
 
@@ -48,12 +44,11 @@ def _position_column(
     name: str,
     dtype: str,
     doc: str,
-    values: Callable[[ReplayedGames], Any] | None = None,
-    noted: Noted = "",
+    values: Callable[[ReplayedGames], Any],
     setting: str = "",
     **field: Any,
 ) -> PositionColumn:
-    return PositionColumn(Field(name=name, dtype=dtype, doc=doc, **field), values, noted, setting)
+    return PositionColumn(Field(name=name, dtype=dtype, doc=doc, **field), values, setting)
 
 
 def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
@@ -86,6 +81,7 @@ POSITION_COLUMNS = (
         "uint8",
         "pieces on two squares per byte: in [pair, file], the lower four bits are the square of that file on rank "
         "2 * pair + 1, the upper four the square above it; 0: empty",
+        lambda games: games.boards["squares"],
         shape=(4, 8),
         attributes={"codes": CODES},
     ),
@@ -96,6 +92,7 @@ POSITION_COLUMNS = (
         "the outermost rook on that side of the king, with its bit shifted left by 4 set as well to the one next to "
         "the king), file of the pawn that has just gone two squares, whether it can be taken or not (255: none), "
         "halfmove clock (at most 255)",
+        lambda games: games.boards["state"],
         shape=(4,),
         attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
     ),
@@ -110,6 +107,7 @@ POSITION_COLUMNS = (
         "uint16",
         "move played: from | to << 6 | promotion << 12 (0 none, 1 N, 2 B, 3 R, 4 Q); castling is the king's move "
         "(e1g1), in Chess960 the king to its rook's square",
+        lambda games: games.boards["move"],
     ),
     _position_column(
         "result",
@@ -122,7 +120,6 @@ POSITION_COLUMNS = (
         "int32",
         "centiseconds left to the mover after the move; -1: not noted",
         lambda games: games.notes.clock,
-        "read",
         fill=NO_CLOCK,
     ),
     _position_column(
@@ -130,7 +127,6 @@ POSITION_COLUMNS = (
         "int16",
         "centipawns for White after the move, as noted in the file; -32768: not noted",
         lambda games: games.notes.evaluation,
-        "read",
         fill=NO_EVALUATION,
     ),
     _position_column(
@@ -138,7 +134,6 @@ POSITION_COLUMNS = (
         "int8",
         "moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
         lambda games: games.notes.mate,
-        "read",
         fill=NO_MATE,
     ),
     _position_column(
@@ -147,7 +142,6 @@ POSITION_COLUMNS = (
         "centipawns for White of the position before the move: noted after the move before ([%eval]), or by the engine "
         "that chose the move; a mate is 32767 or -32767; -32768: not noted",
         _position_evaluation,
-        "derived",
         fill=NO_EVALUATION,
     ),
     _position_column(
@@ -155,7 +149,6 @@ POSITION_COLUMNS = (
         "int32",
         "centiseconds that the move took, as noted or by the clocks; -1: unknown",
         _time_spent,
-        "derived",
         "time_spent",
         fill=NO_CLOCK,
     ),

@@ -9,11 +9,9 @@ import chess.pgn
 import numpy as np
 import pytest
 
-from outofcore.domains.chess import DOMAIN, oracle
+from outofcore.domains.chess.codes import NO_EVALUATION
 from outofcore.domains.chess.pgn.classes import increment
-from outofcore.raw.unit import AuditRate
 from tests.domains.chess.test_convert import convert
-from tests.domains.units import unit_of
 
 NOTED = {"engine_comments": True, "time_spent": True}
 
@@ -49,6 +47,19 @@ def test_the_evaluation_of_a_position_was_noted_after_the_move_before(source):
     text = "1. e4 {[%eval 0.3]} e5 {[%eval 0.2]} 2. Qh5 Ke7 {[%eval #1]} 3. Qxe5# 1-0\n\n1. d4 {[%eval 0.1]} d5 1-0"
     rows = convert(text, source=source).rows
     assert rows["position_evaluation"].tolist() == [-32768, 30, 20, -32768, 32767, -32768, 10]
+
+
+@pytest.mark.parametrize(
+    ("rest", "filters"),
+    [("2. a3 ; x\n", {}), ("2. Ke3 {+0.30/9 1s} Ke6 {+0.40/9 1s}", {"illegal_move": "stop"})],
+    ids=["read by python-chess", "stopped"],
+)
+def test_comments_on_a_game_are_never_those_on_the_next_one(rest, filters):
+    text = f'[Event "a"]\n\n1. e4 {{+0.10/9 1s}} e5 {{+0.20/9 1s}} {rest} 1-0\n\n[Event "b"]\n\n1. d4 d5 2. c4 1-0\n\n'
+    result = convert(text, source=NOTED, filters=filters)
+    assert result.rows["evaluation"].tolist()[:2] == [10, -20]
+    assert set(result.rows["evaluation"].tolist()[2:]) == {NO_EVALUATION}
+    assert set(result.rows["time_spent"].tolist()[-3:]) == {-1}
 
 
 def test_comments_of_tcec_are_seen_by_white():
@@ -146,8 +157,6 @@ def test_time_spent_is_that_by_the_clocks_or_the_one_noted():
 )
 def test_increments_are_those_of_a_single_period(control, expected):
     assert increment(control) == expected
-    period = oracle._period(control)
-    assert (period[1] if period else -1) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,13 +182,6 @@ def test_who_goes_berserk_gains_no_increment(control, berserk):
 def test_a_clock_that_gains_a_period_shows_no_time_spent():
     text = '[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
     assert noted(text)["time_spent"] == [-1] * 4
-
-
-def test_an_increment_that_is_read_wrongly_is_found(monkeypatch):
-    monkeypatch.setattr("outofcore.domains.chess.schema.increment", lambda *_: 0)
-    text = b'[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
-    (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source={"time_spent": True}), AuditRate())(unit_of(text)).audits
-    assert "time_spent at ply 2: 1000, by python-chess -1" in (audit() or "")
 
 
 @pytest.mark.parametrize("count", [5000, 1_200_000])

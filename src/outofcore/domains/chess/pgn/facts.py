@@ -45,7 +45,7 @@ class Facts:
     outcome: Bytes  # (n,) uint8: result of tag and marker, as in Games.results; CONFLICT if they differ
     variant: Bytes  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
 
-    def of(self, games: Ints) -> Facts:
+    def of(self, games: Ints | slice) -> Facts:
         """Those of some games, by number."""
         return Facts(*(getattr(self, column.name)[games] for column in fields(self)))
 

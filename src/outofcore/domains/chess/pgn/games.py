@@ -90,6 +90,15 @@ class Games(NamedTuple):
         """Text of a game after its tags."""
         return decoded(self.data[self.bodies[game, 0] : self.ends[game]].tobytes())
 
+    def comments_of(self, game: int) -> list[list[str]]:
+        """The comments on each move of a game, if they were asked for."""
+        first, end = self.move_offsets[game : game + 2].tolist()
+        texts: list[list[str]] = [[] for _ in range(end - first)]
+        span = slice(*np.searchsorted(self.comments[:, 0], (first, end)))
+        for move, begin, stop in self.comments[span].tolist():
+            texts[move - first].append(decoded(self.data[begin:stop].tobytes()))
+        return texts
+
 
 def decoded(text: bytes) -> str:
     """Text of a PGN file: UTF-8, or Latin-1 as in the standard."""
@@ -143,10 +152,9 @@ def scan(
         count = _scan(games, files, listed)
         most_games *= 8  # games shorter than any real one
     moves = int(games.move_offsets[count])
-    columns: list[Any] = [column[:moves] for column in games.notes]
     per_game = ("starts", "ends", "tags", "bodies", "results", "odd", "foreign", "unread", "plies", "faults")
     return games._replace(
-        notes=Notes(*columns),
+        notes=games.notes.of(slice(moves)),
         comments=games.comments[: listed[0]],
         move_offsets=games.move_offsets[: count + 1],
         first_clocks=games.first_clocks[:count],
@@ -165,11 +173,13 @@ def _scan(games: Games, bounds: Any, listed: Any) -> int:
             if count == games.results.size:
                 return -1
             games.starts[count] = i
+            listed_before = listed[0]
             end = _accept(data, bounds[file], i, games, count, listed)
             games.odd[count] = end < 0
             games.ends[count] = i = gap_end(data, end) if end >= 0 else -end
             if end < 0:
                 games.move_offsets[count + 1] = games.move_offsets[count]
+                listed[0] = listed_before
             if i >= data.size:
                 games.ends[count] = data.size
             count += 1

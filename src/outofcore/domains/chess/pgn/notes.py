@@ -5,14 +5,15 @@
 last of several notes, and rounds clocks to 24 bits. Numbers are exactly as written, in centiseconds and centipawns;
 further digits are cut off. The first of several notes after a move counts.
 
-:func:`engine_note` reads the comments of engine matches, which have no brackets: ``+0.13/12 0.29s`` of cutechess and
-fastchess, where the evaluation is the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26, mt=94353,
+:func:`add_engine_notes` reads the comments of engine matches, which have no brackets: ``+0.13/12 0.29s`` of cutechess
+and fastchess, where the evaluation is the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26, mt=94353,
 tl=1710647, wv=0.34`` of TCEC, where it is White's, and times are in milliseconds.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from outofcore.domains.chess.codes import (
     NO_CLOCK,
     NO_EVALUATION,
     NO_MATE,
+    WHITE_TO_MOVE,
 )
 from outofcore.ndarrays import Bytes
 from outofcore.system.compilation import inner_kernel
@@ -41,6 +43,11 @@ class Notes(NamedTuple):
     mate: npt.NDArray[np.int8]  # (m,) moves to mate; NO_MATE if missing
     searched: npt.NDArray[np.bool_]  # (m,) the evaluation is of the search that chose the move, not of its outcome
     spent: npt.NDArray[np.int32]  # (m,) centiseconds that the move took; NO_CLOCK if missing
+
+    def of(self, moves: slice) -> Notes:
+        """Those of some moves, in the same memory."""
+        columns: list[Any] = [column[moves] for column in self]
+        return Notes(*columns)
 
 
 NO_NOTES: tuple[Any, ...] = (
@@ -188,7 +195,26 @@ _LIKE_AN_ENGINE = re.compile(r"\A\s*[+-]?M?\d+(?:\.\d*)?/\d+,?\s+[+-]?\d|(?:\A|,
 _TRUNCATING = Context(rounding=ROUND_DOWN, traps=[])  # a million digits overflow
 
 
-def engine_note(comment: str, mover_sign: int) -> tuple[dict[str, int], int]:
+def add_engine_notes(notes: Notes, comments: Iterable[Sequence[str]], side_to_move: Bytes) -> int:
+    """Add what engines wrote in the comments on each move, the first of each kind, where brackets do not have it.
+
+    ``side_to_move`` (moves,) made the move. Returns how many of these notes cannot be read.
+    """
+    unread = 0
+    by_move = zip(range(len(notes.clock)), comments, strict=False)
+    for move, text in ((move, text) for move, texts in by_move for text in texts if "[" not in text):
+        noted, of_text = _engine_note(text, 1 if side_to_move[move] == WHITE_TO_MOVE else -1)
+        unread += of_text
+        if "evaluation" in noted and (notes.evaluation[move], notes.mate[move]) == (NO_EVALUATION, NO_MATE):
+            notes.evaluation[move], notes.mate[move] = noted["evaluation"], noted["mate"]
+            notes.searched[move] = True
+        for column in ("clock", "spent"):
+            if column in noted and getattr(notes, column)[move] == NO_CLOCK:
+                getattr(notes, column)[move] = noted[column]
+    return unread
+
+
+def _engine_note(comment: str, mover_sign: int) -> tuple[dict[str, int], int]:
     """Notes by their column in a comment of an engine match, and how many look like one and cannot be read.
 
     ``mover_sign`` is 1 if White made the move, -1 if Black did.
