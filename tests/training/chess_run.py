@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.chess.model import ChessTask, measure_baseline
 from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.tensors import ChessReading, TensorSection
@@ -65,7 +66,7 @@ def train_chess(folder: Path | str, out: Path, *, killed_in: int = -1) -> dict[s
     """Train to the end, or on to the end, or to the kill."""
     store = open_store(folder)
     torch.manual_seed(SETTINGS.seed)
-    task = KilledIn(TENSORS, (16, 2), measure_baseline(store, TENSORS))
+    task = KilledIn(TENSORS, BoardTrainSection(), *measure_baseline(store, TENSORS))
     task.step = killed_in
     return train(store, task, TENSORS, out, memory=2**27, micro_batch=50)
 

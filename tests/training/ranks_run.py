@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.chess.model import ChessTask, measure_baseline
 from outofcore.domains.chess.tensors import TensorSection
 from outofcore.domains.task import Batch
@@ -56,7 +57,7 @@ def train_ranks(
     """Train to the end, or on to the end, or to the kill."""
     store, ranks = open_store(folder), this_rank()
     torch.manual_seed(SETTINGS.seed)
-    task = Noting(TENSORS, (16, 2), measure_baseline(store, TENSORS))
+    task = Noting(TENSORS, BoardTrainSection(), *measure_baseline(store, TENSORS))
     out.mkdir(parents=True, exist_ok=True)
     task.notes, task.killed_in = out / f"samples.{ranks.world}.{ranks.rank}", killed_in
     task.sent = number

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.domains.boards.columns import Column
 from outofcore.domains.chess import DOMAIN
 from outofcore.domains.chess.codes import NO_EVALUATION
-from outofcore.domains.chess.schema import POSITION_COLUMNS, PositionColumn
+from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, UnitResult
 from outofcore.store.reader import open_store
@@ -366,7 +367,7 @@ def test_a_difference_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize("column", POSITION_COLUMNS, ids=lambda column: column.field.name)
-def test_a_wrong_value_of_any_column_is_found(column: PositionColumn):
+def test_a_wrong_value_of_any_column_is_found(column: Column):
     text = b'[TimeControl "60"]\n\n1. e4 {[%clk 0:00:50] [%eval 0.3]} e5 {[%eval #3]} 2. d4 {[%clk 0:00:48]} 1-0'
     section = DOMAIN.section(raw="-", source={"time_spent": True})
     (audit,) = DOMAIN.converter(section, AuditRate())(unit_of(text)).audits
@@ -410,7 +411,8 @@ def test_real_files(real_data, name, accepted, rejected):
 def test_a_conversion_imports_no_pandas():
     code = """if True:
         import sys
-        from outofcore.domains.chess import DOMAIN
+        from outofcore.domains.boards.columns import Column
+from outofcore.domains.chess import DOMAIN
         from outofcore.raw.unit import NO_AUDIT
         from tests.domains.units import unit_of
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import outofcore
+from outofcore.domains.chess.model import Network
 from outofcore.domains.chess.moves import vocabulary
-from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.tensors import ChessReading
 from outofcore.errors import ParamsError

@@ -1,4 +1,4 @@
-"""Columns of the games of chess and Go: a row of a table states one, and how a conversion fills it."""
+"""Columns of chess and Go: a row of a table states one, and how a conversion fills it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from outofcore.store.schema import Field
 
 
 class Column(NamedTuple):
-    """A column of the games, and the function that fills it."""
+    """A column of the games or of their positions, and the function that fills it."""
 
     field: Field
-    values: Callable[[Any], Any]  # (n,), from what the conversion knows of n games
+    values: Callable[[Any], Any]  # (n, ...), from what the conversion knows of n games or positions
     tag: str = ""  # the PGN tag that it is read from, if there is one
+    setting: str = ""  # of ``source``, without which it is not stored
 
 
 def game_column(
@@ -27,16 +28,18 @@ def game_column(
     values: Callable[[Any], Any] | None = None,
     attributes: Mapping[str, Any] = {},
     tag: str = "",
+    setting: str = "",
+    **field: Any,
 ) -> Column:
     """A column; without ``values``, the attribute of its name."""
     fills: dict[str, float | str] = {"string": "", "float32": 0.0}
-    field = Field(name=name, dtype=dtype, fill=fills.get(dtype, 0), doc=doc, attributes=attributes)
-    return Column(field, values or attrgetter(name), tag)
+    field = {"fill": fills.get(dtype, 0), "attributes": attributes, **field}
+    return Column(Field(name=name, dtype=dtype, doc=doc, **field), values or attrgetter(name), tag, setting)
 
 
 def filled(columns: Iterable[Column], games: Any) -> dict[str, npt.NDArray[Any]]:
     """The columns of these games."""
     return {
         field.name: np.asarray(values(games), object if field.dtype == "string" else field.dtype)
-        for field, values, _ in columns
+        for field, values, *_ in columns
     }

@@ -21,5 +21,7 @@ MATED = 32767
 """Evaluation of a position with a mate, in centipawns; negative if Black mates."""
 UNFINISHED = -128
 """Result of a game that has none."""
+NO_RESULT, WHITE_WINS, DRAW, BLACK_WINS, UNKNOWN_RESULT, CONFLICT = 0, 1, 2, 3, 4, 5
+"""Result of a text: none, ``1-0``, ``1/2-1/2``, ``0-1``, ``*``, and several that differ."""
 STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
 VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}

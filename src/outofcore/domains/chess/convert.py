@@ -15,7 +15,6 @@ from outofcore.domains.boards.columns import filled
 from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.codes import UNFINISHED
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
-from outofcore.domains.chess.odd import read_pgn
 from outofcore.domains.chess.params import ROWS, ChessSection
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games
@@ -86,7 +85,7 @@ class Converter:
         if holds_evaluations(unit.name):  # which are written as those of an engine
             section = section.model_copy(update={"source": source.model_copy(update={"engine_comments": True})})
         data, engine_comments = np.frombuffer(text, np.uint8), section.source.engine_comments
-        games, readings = read_pgn(data, bounds, more_tags=tags, comments=engine_comments)
+        games, readings = oracle.read_pgn(data, bounds, more_tags=tags, comments=engine_comments)
         origins = places[np.searchsorted(starts, games.starts, "right") - 1] if records else games.starts
         return _Conversion(unit, *unit.origins(origins), section, self.rate, games, read_facts(games), readings).run()
 
@@ -117,10 +116,7 @@ class _Conversion:
             self._reject(game, *reject_of(self.games, self.facts, filters, game, verdicts[game]))
         accepted, plies, rows = self._play(np.flatnonzero(verdicts == KEPT))
         replayed = self._replayed(accepted, plies, rows)
-        rows |= {
-            column.field.name: np.asarray(column.values(replayed), column.field.dtype)
-            for column in position_columns(self.section.source)
-        }
+        rows |= filled(position_columns(self.section.source), replayed)
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
             keys = _keys_of_games(keys, replayed)

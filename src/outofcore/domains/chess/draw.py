@@ -19,10 +19,8 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first row: the board, the side to move, the move played and the result."""
     del attributes
     board = board_of(rows)
-    lines = [
-        f"{rank + 1}  " + " ".join(_symbol(board, chess.square(file, rank)) for file in range(8))
-        for rank in reversed(range(8))
-    ]
+    ranks = board.unicode(empty_square="·").splitlines()
+    lines = [f"{8 - number}  {rank}" for number, rank in enumerate(ranks)]
     _, played = move_of(rows, board)
     side = "White" if board.turn == chess.WHITE else "Black"
     ply, result = int(rows["ply"][0]), RESULTS[int(rows["result"][0])]
@@ -70,8 +68,3 @@ def move_of(rows: Columns, board: chess.Board) -> tuple[chess.Move, str]:
     """The move of the first row, and how it is written: in SAN if it is legal."""
     move = chess.Move.from_uci(uci(int(rows["move"][0])))
     return move, board.san(move) if board.is_legal(move) else move.uci()
-
-
-def _symbol(board: chess.Board, square: chess.Square) -> str:
-    piece = board.piece_at(square)
-    return piece.unicode_symbol() if piece else "·"

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.codes import LARGEST_PLY, VARIANT_NAMES
-from outofcore.domains.chess.odd import FAULTS
+from outofcore.domains.chess.codes import CONFLICT, LARGEST_PLY, NO_RESULT, UNKNOWN_RESULT, VARIANT_NAMES
+from outofcore.domains.chess.oracle import FAULTS
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import is_rated, termination_class, time_class
-from outofcore.domains.chess.pgn.facts import Facts, text_column, text_of
+from outofcore.domains.chess.pgn.facts import Facts, text_column
 from outofcore.domains.chess.pgn.games import Games
-from outofcore.domains.chess.pgn.grammar import CONFLICT, NO_RESULT, UNKNOWN_RESULT
 from outofcore.ndarrays import Bytes
 
 Bools = npt.NDArray[np.bool_]
@@ -46,7 +45,7 @@ def _lacks_its_position(games: Games) -> Bools:
     """Which games, (n,), begin from a position of their own, by SetUp, and have none."""
     lacks = games.spans("SetUp")[:, 0] >= 0
     for game in np.flatnonzero(lacks).tolist():
-        lacks[game] = text_of(games, game, "SetUp").strip() == "1" and not games.start_fen(game)
+        lacks[game] = games.tag(game, "SetUp").strip() == "1" and not games.start_fen(game)
     return lacks
 
 
@@ -132,7 +131,7 @@ def _matches_no_pattern(games: Games, filters: FilterSection) -> Bools:
 
 
 def _unmatched_tag(games: Games, filters: FilterSection, game: int) -> str:
-    texts = {tag: text_of(games, game, tag) for tag in filters.tags}
+    texts = {tag: games.tag(game, tag) for tag in filters.tags}
     return next(f"{tag} {text!r}" for tag, text in texts.items() if not _matches(text, filters.tags[tag]))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from outofcore.domains.chess.moves import KNIGHT_STEPS, QUEEN_STEPS
 from outofcore.domains.chess.squares import BISHOP, KING, KNIGHT, PAWN, QUEEN, ROOK, piece_at
 from outofcore.system.compilation import inner_kernel, njit
 
@@ -22,10 +23,7 @@ MOST_MOVES = 256
 
 NO_FILE = 255
 
-# Steps by file and rank: the eight directions clockwise, a rook's first, then the leaps of a knight.
-_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
-_LEAPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
-_STEPS = np.array([*_DIRECTIONS, *_LEAPS])
+_STEPS = np.array([*QUEEN_STEPS, *KNIGHT_STEPS])
 _FIRST_LEAP = 8
 
 

@@ -1,23 +1,25 @@
-"""The chess task: predict the move played and the result, reported with baselines."""
+"""The chess task, predicting the move played and the result, and its network; reported with baselines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.boards.policy import BINS, MovePrediction, Outcome, accuracies
+from outofcore.domains.boards.tower import outcome_head, residual_blocks
 from outofcore.domains.chess.codes import CHESS960
-from outofcore.domains.chess.moves import flip_code, vocabulary
-from outofcore.domains.chess.network import ELO_BINS, ELO_PER_BIN, Network, elo_bins
+from outofcore.domains.chess.moves import Vocabulary, flip_code, vocabulary
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.tensors import ChessReading, value_fields, values
-from outofcore.domains.chess.widening import classify
+from outofcore.domains.chess.widening import COUNTS, HISTORY_PLANES, classify
 from outofcore.domains.own_network import own_network
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
@@ -31,19 +33,17 @@ PLIES_PER_BIN = 10
 PHASES = {"opening": slice(0, 2), "middlegame": slice(2, 6), "endgame": slice(6, BINS)}
 """Half-moves 0 to 19, 20 to 59, and from 60 on, as bins of 10; the last bin is open."""
 
+ELO_PER_BIN, ELO_BINS = 100, 40
+"""Ratings are told apart by the hundred, as for Maia (McIlroy-Young et al. 2020); the first bin is of unknown Elo."""
+
 _ROWS_AT_ONCE = 1 << 18
 
 
-@dataclass(frozen=True, eq=False)
-class Baseline:
-    """Predictions from the training split alone, without looking at the position."""
+def measure_baseline(store: Store, section: TensorSection) -> tuple[Ints, float]:
+    """Count of each class of move, (classes,), and mean of the known values, of the train split as tensors give them.
 
-    move_counts: Ints  # (classes,) int64: how often each move was played
-    value_mean: float  # mean of the values that are known, in the view of the tensors
-
-
-def measure_baseline(store: Store, section: TensorSection) -> Baseline:
-    """Count the moves and average the values of the train split, as the tensors give them."""
+    They predict without looking at the position.
+    """
     moves = vocabulary(section.targets)
     table = store.rows("train")
     counts = np.zeros(moves.size, np.int64)
@@ -62,7 +62,7 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
         counts += np.bincount(targets, minlength=moves.size)
         total += float(np.nansum(value * (1 - 2 * black.astype(np.float64))))
         known += int(np.count_nonzero(~np.isnan(value)))
-    return Baseline(counts, total / max(known, 1))
+    return counts, total / max(known, 1)
 
 
 def _has_chess960(store: Store) -> bool:
@@ -76,16 +76,97 @@ def _has_chess960(store: Store) -> bool:
 def make_task(store: Store, section: Any, evaluated: Store, split: str) -> ChessTask:
     """The task of a store, from the ``tensors`` and ``train`` settings."""
     del evaluated, split
-    return ChessTask(
-        section.tensors, section.train.size, measure_baseline(store, section.tensors), section.train.network
-    )
+    return ChessTask(section.tensors, section.train, *measure_baseline(store, section.tensors))
 
 
 def planned_task(section: Any, schemas: Mapping[str, Schema]) -> ChessTask:
     """The task before there is a store: no move was played."""
     del schemas
-    counts = np.zeros(vocabulary(section.tensors.targets).size, np.int64)
-    return ChessTask(section.tensors, section.train.size, Baseline(counts, 0.0), section.train.network)
+    return ChessTask(section.tensors, section.train, np.zeros(vocabulary(section.tensors.targets).size, np.int64), 0.0)
+
+
+class PolicyHead(nn.Module):
+    """Logits of moves: match of departure and arrival squares, a term per promotion, the lowest off the board."""
+
+    def __init__(self, channels: int, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        width = max(channels // 2, 16)
+        self.departure = nn.Linear(channels, width)
+        self.arrival = nn.Linear(channels, width)
+        self.promotion = nn.Linear(channels, 5)
+        self._scale = width**-0.5
+        codes = np.maximum(vocabulary.codes, 0)
+        start, end, piece = codes & 63, codes >> 6 & 63, codes >> 12
+        self.register_buffer("pairs", torch.from_numpy((start * 64 + end).astype(np.int64)), persistent=False)
+        self.register_buffer("pieces", torch.from_numpy((end * 5 + piece).astype(np.int64)), persistent=False)
+        off_board = vocabulary.codes < 0
+        self.register_buffer("off_board", torch.from_numpy(off_board) if off_board.any() else None, persistent=False)
+        self.pairs: Tensor
+        self.pieces: Tensor
+        self.off_board: Tensor | None
+
+    def forward(self, squares: Tensor) -> Tensor:
+        """Squares (batch, 64, channels) -> logits (batch, classes)."""
+        fit: Tensor = (self.departure(squares) * self._scale) @ self.arrival(squares).transpose(1, 2)
+        promotion: Tensor = self.promotion(squares)
+        logits = fit.flatten(1).index_select(1, self.pairs) + promotion.flatten(1).index_select(1, self.pieces)
+        if self.off_board is None:
+            return logits
+        return logits.masked_fill(self.off_board, torch.finfo(logits.dtype).min)
+
+
+def elo_bins(elo: Tensor) -> Tensor:
+    """Bins of 100 Elo, int64, up to 39; 0 is that of unknown Elo."""
+    return (elo.long() // ELO_PER_BIN).clamp(0, ELO_BINS - 1)
+
+
+class Ratings(nn.Module):
+    """A vector for the Elo of the mover and one for that of the opponent, by bin, as in Maia-2 (Tang et al. 2024).
+
+    They begin as zeros: a rating that training never meets changes nothing.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(torch.zeros(2 * ELO_BINS, channels))
+
+    def forward(self, elo: Tensor) -> Tensor:
+        """Elo (batch, 2) -> their sum (batch, channels)."""
+        bins = elo_bins(elo)
+        return functional.embedding(bins[:, 0], self.vectors) + functional.embedding(
+            bins[:, 1] + ELO_BINS, self.vectors
+        )
+
+
+class Network(nn.Module):
+    """Planes of a board to logits of moves and an expected result; with ``elo``, of players so rated."""
+
+    def __init__(self, planes: int, size: tuple[int, int], vocabulary: Vocabulary, *, elo: bool = False) -> None:
+        super().__init__()
+        channels, blocks = size
+        self.stem = nn.Conv2d(planes, channels, 3, padding=1)
+        self.square = nn.Parameter(torch.zeros(channels, 8, 8))
+        scale = torch.ones(planes, 1, 1).index_fill(0, torch.tensor(COUNTS), 0.01) if planes == HISTORY_PLANES else None
+        self.register_buffer("scale", scale, persistent=False)
+        self.scale: Tensor | None
+        self.ratings = Ratings(channels) if elo else None
+        self.tower = residual_blocks(channels, blocks)
+        self.policy = PolicyHead(channels, vocabulary)
+        self.value = outcome_head(channels).append(nn.Tanh())
+
+    def forward(self, planes: Tensor, elo: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Planes (batch, planes, 8, 8) of any dtype -> logits (batch, classes) and values (batch,) from -1 to 1.
+
+        ``elo`` (batch, 2) is that of the mover and the opponent, 0 if unknown.
+        """
+        planes = planes.to(self.square.dtype)
+        board = self.stem(planes if self.scale is None else planes * self.scale) + self.square
+        if self.ratings is not None:
+            board = board + self.ratings(elo)[:, :, None, None]
+        board = self.tower(torch.relu(board))
+        squares = board.flatten(2).transpose(1, 2)
+        value = self.value(torch.cat([squares.mean(1), squares.amax(1)], 1))
+        return self.policy(squares), value[:, 0]
 
 
 class ChessTask(MovePrediction):
@@ -95,18 +176,16 @@ class ChessTask(MovePrediction):
     target, number = "target", "ply"
     outcomes = (Outcome("value", "value_loss"),)
 
-    def __init__(
-        self, section: TensorSection, size: tuple[int, int], baseline: Baseline, network: str = "residual"
-    ) -> None:
-        super().__init__(baseline.move_counts, PLIES_PER_BIN, baseline.value_mean)
+    def __init__(self, section: TensorSection, train: BoardTrainSection, frequencies: Ints, value_mean: float) -> None:
+        super().__init__(frequencies, PLIES_PER_BIN, value_mean)
         self.section = section
         moves, planes = vocabulary(section.targets), section.planes
-        if ":" in network:
+        if ":" in train.network:
             inputs = (((planes, 8, 8), torch.uint8), ((2,), torch.int32) if section.elo else ())
             facts = {"planes": planes, "classes": moves.size, "elo": section.elo}
-            self.network = own_network(network, inputs, lambda _: ((moves.size,), ()), **facts)
+            self.network = own_network(train.network, inputs, lambda _: ((moves.size,), ()), **facts)
         else:
-            self.network = Network(planes, size, moves, elo=section.elo)
+            self.network = Network(planes, train.size, moves, elo=section.elo)
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
         """The side to move in addition."""

@@ -21,8 +21,8 @@ CODES = 5 << 12
 """Stored moves are smaller than this."""
 
 # Directions as (file, rank) steps, clockwise from the top of the board.
-_QUEEN_STEPS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
-_KNIGHT_STEPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
+QUEEN_STEPS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+KNIGHT_STEPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
 _ALPHAZERO_PLANES = 73
 
 
@@ -102,8 +102,8 @@ def _promotes(from_square: int, to_square: int) -> bool:
 def _uci_tables() -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
     codes = []
     for start in range(64):
-        slides = (_target(start, step, distance) for step in _QUEEN_STEPS for distance in range(1, 8))
-        leaps = (_target(start, step) for step in _KNIGHT_STEPS)
+        slides = (_target(start, step, distance) for step in QUEEN_STEPS for distance in range(1, 8))
+        leaps = (_target(start, step) for step in KNIGHT_STEPS)
         for end in sorted(square for square in (*slides, *leaps) if square is not None):
             codes.append(move_code(start, end))
             if _promotes(start, end):
@@ -117,8 +117,8 @@ def _alphazero_tables() -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
     index = np.full(CODES, -1, np.int16)
     codes = np.full(64 * _ALPHAZERO_PLANES, -1, np.int32)
     for start in range(64):
-        slides = [_target(start, step, distance) for step in _QUEEN_STEPS for distance in range(1, 8)]
-        leaps = [_target(start, step) for step in _KNIGHT_STEPS]
+        slides = [_target(start, step, distance) for step in QUEEN_STEPS for distance in range(1, 8)]
+        leaps = [_target(start, step) for step in KNIGHT_STEPS]
         for plane, end in enumerate(slides + leaps):
             if end is None:
                 continue

@@ -1,4 +1,8 @@
-"""The oracle: python-chess reads what the engine cannot, and replays a sample of all games to check it."""
+"""The oracle: python-chess reads what the engine cannot, and replays a sample of all games to check it.
+
+What it reads without an error is a game. Only text that may be parts of several games is refused before:
+:data:`FAULTS`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,10 @@ import numpy.typing as npt
 
 from outofcore.domains.chess.codes import (
     BLACK_TO_MOVE,
+    BLACK_WINS,
     CODES,
+    CONFLICT,
+    DRAW,
     INNER_ROOK_SHIFT,
     LARGEST_CLOCK,
     LARGEST_EVALUATION,
@@ -28,20 +35,55 @@ from outofcore.domains.chess.codes import (
     NO_EN_PASSANT,
     NO_EVALUATION,
     NO_MATE,
+    NO_RESULT,
     WHITE_TO_MOVE,
 )
-from outofcore.domains.chess.pgn.grammar import BLACK_WINS, DRAW
+from outofcore.domains.chess.engine import start_tags
+from outofcore.domains.chess.moves import move_code
+from outofcore.domains.chess.pgn.classes import result_of, spelled
+from outofcore.domains.chess.pgn.facts import variant_of
+from outofcore.domains.chess.pgn.games import Games, scan
+from outofcore.domains.chess.pgn.grammar import LONGEST_TAG_NAME
 from outofcore.domains.chess.pgn.notes import Notes, add_engine_notes, new_notes
-from outofcore.domains.chess.pgn.plain import plain, result_of
 from outofcore.domains.chess.schema import position_columns
+from outofcore.ndarrays import Bytes, Ints
 
 if TYPE_CHECKING:
     from outofcore.domains.chess.convert import ReplayedGames
     from outofcore.domains.chess.params import SourceSection
 
+_ASIDE = re.compile(r"(;[^\r\n]*|\{[^}]*)")
+_SQUARE = "[a-h]?[1-8]?[-x]?[a-h][1-8]"
+_OTHER_MOVE = re.compile(
+    rf"(?:[^\W\d_a-hxKQRBNP]|(?<![\w=-])[^\W\d_a-h]\s+){_SQUARE}|(?<![\w-])(?!O-O|0-0)[oO0]-[oO0](?:-[oO0])?"
+)
+
 ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
 INVALID_POSITION = "invalid_position"
 """Why a game is not legal chess throughout."""
+
+
+FAULTS = (
+    "",
+    "a line of FEN, SetUp or Variant is no complete tag",
+    "a tag has two values",
+    "a tag or a second move 1 is among the moves",
+    "the beginning of the moves is missing",
+    "moves follow the result",
+)
+"""Why a piece of text is not surely one game; the first counts."""
+_NOT_A_TAG, _TWO_VALUES, _SECOND_GAME, _REST_OF_GAME, _AFTER_RESULT = range(1, 6)
+
+
+_BLANK = r"[ \t\v\f\0\x1a]"
+_OPENED_TAG = rf'\[([A-Za-z0-9_+#=:./-]{{1,{LONGEST_TAG_NAME}}}){_BLANK}*"'
+_BEFORE_TAG = re.compile(rb"(?:[\s\0\x1a]|\xef\xbb\xbf|[%;][^\r\n]*|\{[^}]*\})*")
+_TAG = re.compile(rf'{_OPENED_TAG}([^\r\n]*)"{_BLANK}*\]{_BLANK}*(?=[\r\n]|\Z)'.encode())
+_INNER_TAG = re.compile(_OPENED_TAG.encode())
+_LINE = re.compile(rb"\[(?:(FEN|SetUp|Variant)\b)?[^\r\n]*")
+_COMMENTS = re.compile(r"\{[^}]*\}?|;[^\r\n]*|^%[^\r\n]*", re.MULTILINE)
+_SECOND = re.compile(rf"^[ \t]*{_OPENED_TAG}|(?<=\S)[ \t]*(?:\r\n?|\n)\s*[\r\n]1\.(?![\s.]*\.)", re.MULTILINE)
+_LATER = re.compile(r"\s*(?!1\D)\d+\s*\.")
 
 
 class Refusal(NamedTuple):
@@ -76,8 +118,7 @@ class Replay:
                 min(board.halfmove_clock, LARGEST_HALFMOVE_CLOCK),
             )
         )
-        promotion = move.promotion - 1 if move.promotion else 0
-        self._moves.append(move.from_square | move.to_square << 6 | promotion << 12)
+        self._moves.append(move_code(move.from_square, move.to_square, (move.promotion or 1) - 1))
 
     def rows(self) -> dict[str, npt.NDArray[Any]]:
         """``squares``, ``state`` and ``move``."""
@@ -150,6 +191,20 @@ class Reading(chess.pgn.BaseVisitor["Reading"]):
         return self
 
 
+def plain(body: str) -> str:
+    """The text of a game made plain for python-chess, its comments as they are.
+
+    python-chess skips what it does not know and ends a game at an empty line. So empty lines and blanks around lines
+    go; results, dashes and pieces are :func:`spelled` as in the standard; and a move after a letter that is no piece in
+    English (``Sf3``), or divided from it (``N f3``), becomes a word that it refuses: it would read a pawn's move.
+    """
+    parts = _ASIDE.split(body)
+    parts[::2] = [_OTHER_MOVE.sub("@a1", spelled(part)) for part in parts[::2]]
+    parts[1::2] = [part.replace("\ufeff", "\u200b") for part in parts[1::2]]  # which is no blank either
+    lines = (line.strip(" \t\v\f\0\x1a") for line in re.split(r"\r\n|\r|\n", "".join(parts)))
+    return "\n".join(line for line in lines if line)
+
+
 def read(tags: str, body: str) -> Reading:
     """Read a game of ``tags``, which give its start position and variant, if unusual, and the text after its tags."""
     text = plain(body)
@@ -159,6 +214,57 @@ def read(tags: str, body: str) -> Reading:
         counted.replay, counted.refusal = Replay(), reading.refusal
         return counted
     return reading
+
+
+def read_pgn(
+    data: Bytes, bounds: Ints | None = None, *, more_tags: Iterable[str] = (), comments: bool = False
+) -> tuple[Games, dict[int, Reading]]:
+    """:func:`scan`, the columns of the odd games filled in, and what python-chess reads of each of them."""
+    games = scan(data, bounds, more_tags=more_tags, comments=comments)
+    readings = {}
+    for game in np.flatnonzero(games.odd).tolist():
+        start = int(games.starts[game])
+        spans, end, fault = _tags(data[start : games.ends[game]].tobytes())
+        games.bodies[game] = start + end, games.ends[game]
+        games.tags[game] = [np.add(spans[name], start) if name in spans else (-1, -1) for name in games.tag_names]
+        body = games.body(game)
+        reading = readings[game] = read(start_tags(games, variant_of(games, game), game), body)
+        games.plies[game] = len(reading.comments)
+        games.first_clocks[game] = [bracket_notes(texts)[0] for texts in (*reading.comments, [], [])[:2]]
+        results = set(reading.results) or {NO_RESULT}
+        games.results[game] = results.pop() if len(results) == 1 else CONFLICT
+        moves = _COMMENTS.sub("", body)
+        faults = {
+            fault: True,
+            _SECOND_GAME: _SECOND.search(moves),
+            _REST_OF_GAME: not spans and _LATER.match(moves),
+            _AFTER_RESULT: reading.moves_follow,
+        }
+        games.faults[game] = next((number for number, applies in faults.items() if number and applies), 0)
+    return games, readings
+
+
+def _tags(text: bytes) -> tuple[dict[str, tuple[int, int]], int, int]:
+    """Span of each tag's value, the end of the tags, and what is wrong with them.
+
+    A line that opens a bracket and is no complete tag is skipped, as python-chess does.
+    """
+    tags: dict[str, tuple[int, int]] = {}
+    fault, end = 0, 0
+    while True:
+        aside = _BEFORE_TAG.match(text, end)
+        begin = aside.end() if aside else end
+        line = _LINE.match(text, begin)
+        if line is None:
+            return tags, end, fault
+        tag = _TAG.match(text, begin)
+        if tag is None or _INNER_TAG.search(tag[2]):
+            fault, end = fault or (_NOT_A_TAG if line[1] else 0), line.end()
+            continue
+        name = tag[1].decode()
+        if name in tags and text[slice(*tags[name])] != tag[2]:
+            fault = fault or _TWO_VALUES
+        tags[name], end = tag.span(2), tag.end()
 
 
 def audit(where: str, *game: Any, **settings: Any) -> str | None:

@@ -17,7 +17,7 @@ from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960, LARGEST_PLY
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.gallery import picture
 from outofcore.domains.chess.model import ChessTask
-from outofcore.domains.chess.moves import flip_code, vocabulary
+from outofcore.domains.chess.moves import flip_code, move_code, vocabulary
 from outofcore.domains.chess.oracle import Replay
 from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960
@@ -157,7 +157,7 @@ def position_row(
 
 def _classes(position: Columns, moves: list[chess.Move], section: TensorSection) -> Ints:
     """Class of each move in a position, as the tensors show it."""
-    codes = [move.from_square | move.to_square << 6 | ((move.promotion or 1) - 1) << 12 for move in moves]
+    codes = [move_code(move.from_square, move.to_square, (move.promotion or 1) - 1) for move in moves]
     count, black = len(codes), int(position["state"][0, 0]) == BLACK_TO_MOVE
     flip = flip_code(0) if black and section.view == "mover" else 0
     classes = np.empty(count, np.int64)

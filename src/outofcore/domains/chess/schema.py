@@ -6,8 +6,8 @@ A further one is a row here, filled from what python-chess reads as well to chec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,30 +25,11 @@ from outofcore.domains.chess.codes import (
     VARIANT_NAMES,
 )
 from outofcore.domains.chess.pgn.classes import increment
-from outofcore.store.schema import Field, Schema
+from outofcore.store.schema import Schema
 
 if TYPE_CHECKING:
     from outofcore.domains.chess.convert import ReplayedGames
     from outofcore.domains.domain import Section
-
-
-class PositionColumn(NamedTuple):
-    """A column of the positions."""
-
-    field: Field
-    values: Callable[[ReplayedGames], Any]  # (m, ...), of the m positions of some games
-    setting: str = ""  # of source, without which it is not stored
-
-
-def _position_column(
-    name: str,
-    dtype: str,
-    doc: str,
-    values: Callable[[ReplayedGames], Any],
-    setting: str = "",
-    **field: Any,
-) -> PositionColumn:
-    return PositionColumn(Field(name=name, dtype=dtype, doc=doc, **field), values, setting)
 
 
 def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
@@ -76,16 +57,16 @@ def _time_spent(games: ReplayedGames) -> npt.NDArray[np.int32]:
 
 
 POSITION_COLUMNS = (
-    _position_column(
+    game_column(
         "squares",
         "uint8",
         "pieces on two squares per byte: in [pair, file], the lower four bits are the square of that file on rank "
         "2 * pair + 1, the upper four the square above it; 0: empty",
         lambda games: games.boards["squares"],
+        {"codes": CODES},
         shape=(4, 8),
-        attributes={"codes": CODES},
     ),
-    _position_column(
+    game_column(
         "state",
         "uint8",
         "side to move (0 White, 1 Black), castling rights (bits KQkq from the lowest; in Chess960 a right belongs to "
@@ -93,50 +74,45 @@ POSITION_COLUMNS = (
         "the king), file of the pawn that has just gone two squares, whether it can be taken or not (255: none), "
         "halfmove clock (at most 255)",
         lambda games: games.boards["state"],
+        {"columns": list(STATE), "castling_bits": CASTLING_BITS},
         shape=(4,),
-        attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
     ),
-    _position_column(
-        "ply",
-        "uint16",
-        "half-moves since the first position of the game",
-        lambda games: games.ply,
-    ),
-    _position_column(
+    game_column("ply", "uint16", "half-moves since the first position of the game"),
+    game_column(
         "move",
         "uint16",
         "move played: from | to << 6 | promotion << 12 (0 none, 1 N, 2 B, 3 R, 4 Q); castling is the king's move "
         "(e1g1), in Chess960 the king to its rook's square",
         lambda games: games.boards["move"],
     ),
-    _position_column(
+    game_column(
         "result",
         "int8",
         "result of the game for White: 1, 0, -1; -128: unfinished",
         lambda games: games.repeated(games.facts.result),
     ),
-    _position_column(
+    game_column(
         "clock",
         "int32",
         "centiseconds left to the mover after the move; -1: not noted",
         lambda games: games.notes.clock,
         fill=NO_CLOCK,
     ),
-    _position_column(
+    game_column(
         "evaluation",
         "int16",
         "centipawns for White after the move, as noted in the file; -32768: not noted",
         lambda games: games.notes.evaluation,
         fill=NO_EVALUATION,
     ),
-    _position_column(
+    game_column(
         "mate",
         "int8",
         "moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
         lambda games: games.notes.mate,
         fill=NO_MATE,
     ),
-    _position_column(
+    game_column(
         "position_evaluation",
         "int16",
         "centipawns for White of the position before the move: noted after the move before ([%eval]), or by the engine "
@@ -144,18 +120,18 @@ POSITION_COLUMNS = (
         _position_evaluation,
         fill=NO_EVALUATION,
     ),
-    _position_column(
+    game_column(
         "time_spent",
         "int32",
         "centiseconds that the move took, as noted or by the clocks; -1: unknown",
         _time_spent,
-        "time_spent",
+        setting="time_spent",
         fill=NO_CLOCK,
     ),
 )
 
 
-def position_columns(source: Section) -> tuple[PositionColumn, ...]:
+def position_columns(source: Section) -> tuple[Column, ...]:
     """The columns of positions that the settings ask for."""
     return tuple(column for column in POSITION_COLUMNS if not column.setting or getattr(source, column.setting))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.chess.odd import read_pgn
+from outofcore.domains.chess.oracle import read_pgn
 from outofcore.domains.chess.pgn.facts import read_facts, text_column
 
 NAMES = ("White", "Black", "Event", "WhiteElo")

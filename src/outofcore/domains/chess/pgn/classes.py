@@ -1,4 +1,4 @@
-"""Classify free-text tags: variants, time controls, terminations."""
+"""Classify what is written in many ways: variants, time controls, terminations, results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
-from outofcore.domains.chess.codes import CHESS960, NO_CLOCK, OTHER_VARIANT, STANDARD
+from outofcore.domains.chess.codes import (
+    BLACK_WINS,
+    CHESS960,
+    DRAW,
+    NO_CLOCK,
+    NO_RESULT,
+    OTHER_VARIANT,
+    STANDARD,
+    UNKNOWN_RESULT,
+    WHITE_WINS,
+)
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
@@ -19,6 +29,19 @@ _CHESS960_NAMES = {
     *("chess960", "960", "fischerandom", "fischerrandom", "fischerandomchess", "fischerrandomchess", "freestyle"),
     *("freestylechess", "frc", "dfrc", "doublefischerrandom", "doublefischerrandomchess", "chess9lx"),
 }
+
+_RESULTS = {"1-0": WHITE_WINS, "1/2-1/2": DRAW, "0-1": BLACK_WINS, "*": UNKNOWN_RESULT}
+_SPELLINGS = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\x96\x97", "-"),
+        **dict(
+            zip("\u2654\u2655\u2656\u2657\u2658\u2659\u265a\u265b\u265c\u265d\u265e\u265f", 2 * "KQRBNP", strict=True)
+        ),
+        "\u00bd": "1/2",
+        "\ufeff": " ",
+    }
+)
+_DRAW = re.compile(r"(?<![\d/])1/2(?:-1/2)?(?![\d/])")
 
 _SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
 _FIRST_PERIOD = re.compile(rf"\s*\*?(?:(\d{{1,6}})/)?({_SECONDS})(?:\+({_SECONDS}))?\s*(?::.*)?", re.ASCII)
@@ -131,3 +154,13 @@ def termination_class(text: str) -> TerminationClass:
 def is_rated(event: str, *, has_rating_change: bool) -> bool:
     """Whether the game is marked as rated: its event says so (``FICS rated blitz game``), or it has a rating change."""
     return has_rating_change or _RATED.search(event) is not None
+
+
+def result_of(word: str) -> int:
+    """Which result a word is, its dash and halves in any spelling (``1\u20130``, ``\u00bd-\u00bd``, ``1/2``)."""
+    return _RESULTS.get(spelled(word), NO_RESULT)
+
+
+def spelled(text: str) -> str:
+    """Text with results and dashes as in the standard, and figures of pieces as letters."""
+    return _DRAW.sub("1/2-1/2", text.translate(_SPELLINGS))

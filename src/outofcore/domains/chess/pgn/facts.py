@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.codes import CHESS960, STANDARD, UNFINISHED
-from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
-from outofcore.domains.chess.pgn.games import Games, decoded
-from outofcore.domains.chess.pgn.grammar import (
+from outofcore.domains.chess.codes import (
     BLACK_WINS,
+    CHESS960,
     CONFLICT,
     DRAW,
     NO_RESULT,
+    STANDARD,
+    UNFINISHED,
     UNKNOWN_RESULT,
     WHITE_WINS,
-    same,
 )
-from outofcore.domains.chess.pgn.plain import result_of
+from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, result_of, variant_code
+from outofcore.domains.chess.pgn.games import Games, decoded, unescaped
+from outofcore.domains.chess.pgn.grammar import same
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import njit
 
@@ -70,14 +71,14 @@ def read_facts(games: Games) -> Facts:
 
 def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     """Values of a tag as text, (n,) object; empty if missing."""
-    return _column(games, name, _text, object)
+    return _column(games, name, unescaped, object)
 
 
 def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, Ints]:
     """Bytes of the distinct values of a tag, each through ``form``, and the span of each game's in them, (n, 2)."""
     number, first = _distinct(games.data, games.spans(name))
     spans = games.spans(name)[first].tolist()
-    texts, places = packed(form(_text(games.data[begin:end].tobytes())) for begin, end in spans)
+    texts, places = packed(form(unescaped(games.data[begin:end].tobytes())) for begin, end in spans)
     return texts, places[number]
 
 
@@ -86,12 +87,6 @@ def packed(texts: Iterable[str]) -> tuple[Bytes, Ints]:
     encoded = [text.encode() for text in texts]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return np.frombuffer(b"".join(encoded), np.uint8), np.stack([bounds[:-1], bounds[1:]], axis=1)
-
-
-def text_of(games: Games, game: int, name: str) -> str:
-    """Entry of one game in :func:`text_column`."""
-    begin, end = games.spans(name)[game]
-    return _text(games.data[begin:end].tobytes())
 
 
 def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
@@ -129,10 +124,6 @@ def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
     return number, first[:texts]
 
 
-def _text(raw: bytes) -> str:
-    return decoded(raw).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
-
-
 @lru_cache(10_000)  # they repeat from unit to unit
 def _elo(raw: bytes) -> int:
     """An Elo up to 9999, ``1500?`` (provisional) and ``1500.0`` as 1500; 0 if invalid."""
@@ -156,7 +147,7 @@ def _result(raw: bytes) -> int:
 
 def variant_of(games: Games, game: int) -> int:
     """Variant of a game: by its tag, or by its start position if the tag does not mention Chess960."""
-    code = variant_code(text_of(games, game, "Variant"))
+    code = variant_code(games.tag(game, "Variant"))
     return CHESS960 if code == STANDARD and castles_as_in_chess960(games.start_fen(game)) else code
 
 

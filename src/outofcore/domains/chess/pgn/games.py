@@ -3,7 +3,7 @@
 :func:`_accept` takes a game of complete tags, moves in standard notation, comments, glyphs and closed variations, and
 one result, with the end of the file or the beginning of another game behind it. In published files all games but one
 of ten thousand are so. Any other text is *odd*: it reaches to the next line that surely begins a game, and python-chess
-reads it (:mod:`outofcore.domains.chess.odd`).
+reads it (:mod:`outofcore.domains.chess.oracle`).
 
 Nothing before the start of a game affects how the text after it is read, so a file may be cut at any start.
 """
@@ -63,7 +63,7 @@ class Games(NamedTuple):
     unread: npt.NDArray[np.int32]  # (n,): notes without a value that can be read
     plies: npt.NDArray[np.int32]  # (n,): moves of each game
     first_clocks: npt.NDArray[np.int32]  # (n, 2): centiseconds left after the first and second move, or NO_CLOCK
-    faults: Bytes  # (n,): why it is not surely one game, an index into odd.FAULTS
+    faults: Bytes  # (n,): why it is not surely one game, an index into oracle.FAULTS
     move_offsets: npt.NDArray[np.int32]  # (n + 1,): number of each game's first move; odd games have none
     notes: Notes  # of each move
     comments: npt.NDArray[np.int32]  # (comments, 3): move, and span in ``data``; none unless asked for
@@ -77,14 +77,14 @@ class Games(NamedTuple):
         """(n, 2) int32: span of a tag's value in ``data``; -1 if missing."""
         return self.tags[:, self.tag_names.index(tag)]
 
-    def tag(self, game: int, name: str) -> str | None:
-        """Value of a tag as UTF-8 or else Latin-1; None if missing."""
+    def tag(self, game: int, name: str) -> str:
+        """Text of a tag; empty if missing."""
         begin, end = self.spans(name)[game]
-        return decoded(self.data[begin:end].tobytes()) if begin >= 0 else None
+        return unescaped(self.data[begin:end].tobytes())
 
     def start_fen(self, game: int) -> str:
         """The game's own start position, or an empty text."""
-        return (self.tag(game, "FEN") or "").replace('"', "").strip()
+        return self.tag(game, "FEN").replace('"', "").strip()
 
     def body(self, game: int) -> str:
         """Text of a game after its tags."""
@@ -106,6 +106,11 @@ def decoded(text: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError:
         return text.decode("latin-1")
+
+
+def unescaped(value: bytes) -> str:
+    """Text of the value of a tag."""
+    return decoded(value).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
 
 
 def game_starts(data: Bytes) -> Ints:

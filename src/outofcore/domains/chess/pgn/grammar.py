@@ -35,9 +35,6 @@ TAGS = (
 )
 """The tags that are read."""
 
-NO_RESULT, WHITE_WINS, DRAW, BLACK_WINS, UNKNOWN_RESULT, CONFLICT = 0, 1, 2, 3, 4, 5
-"""Result of a game: none, ``1-0``, ``1/2-1/2``, ``0-1``, ``*``, and several that differ."""
-
 LONGEST_TAG_NAME = 255
 
 

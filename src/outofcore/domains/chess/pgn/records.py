@@ -131,9 +131,7 @@ def _of_lichess(record: dict[str, Any]) -> str:
     tags: dict[str, Any] = {
         "Event": f"{'Rated' if record.get('rated') else 'Casual'} {record.get('speed', '')} game",
         "Site": f"https://lichess.org/{record['id']}" if "id" in record else None,
-        "Result": {"white": "1-0", "black": "0-1"}.get(
-            record.get("winner", ""), "1/2-1/2" if status in _DRAWN else "*"
-        ),
+        "Result": _RESULTS.get(record.get("winner", ""), "1/2-1/2" if status in _DRAWN else "*"),
         "TimeControl": f"{clock['initial']}+{clock['increment']}" if clock else "-",
         "Termination": _TERMINATIONS.get(status, "Normal"),
         "Variant": record.get("variant"),
