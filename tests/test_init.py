@@ -10,8 +10,7 @@ import pytest
 
 import outofcore
 from outofcore.domains.domain import Domain
-from outofcore.domains.reading import Reading
-from outofcore.domains.streaming import Streaming
+from outofcore.domains.reading import Reading, Streaming
 from outofcore.domains.task import Task
 from outofcore.domains.text.stream import TextStream
 from outofcore.loading.iteration import Loader

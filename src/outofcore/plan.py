@@ -13,7 +13,7 @@ from outofcore.conversion.journal import NOT_STORED
 from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
-from outofcore.domains.streaming import RAW, Streaming
+from outofcore.domains.reading import RAW, Streaming
 from outofcore.errors import StoreError
 from outofcore.project.entries import STORES, project_store, searches_of
 from outofcore.raw.files import RawFile, Search

@@ -10,9 +10,9 @@ import torch
 import torch.distributed
 
 from outofcore.checks import MOST, flag, one_of, whole, whole_or_none, word
+from outofcore.domains.reading import Streaming
 from outofcore.domains.registry import get_domain
 from outofcore.domains.splits import SPLITS
-from outofcore.domains.streaming import Streaming
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import budget_bytes, named_device
 from outofcore.params import by_section, refuse_settings, section_of

@@ -1,8 +1,8 @@
-"""How stored rows become tensors: the interface between loading and a domain."""
+"""How stored rows become tensors, or raw files batches: the interface between loading and a domain."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,8 +11,12 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import torch
 
+    from outofcore.raw.files import RawFile
+
 Draws = npt.NDArray[np.uint64]
 """A random word for each sample of a batch, by its place in the epoch."""
+RAW = "raw text"
+"""Name of this way of reading in the plan."""
 
 
 class Reading(Protocol):
@@ -80,4 +84,42 @@ class Windowed(Protocol):
     @property
     def window(self) -> Mapping[str, Any] | None:
         """Arguments of :class:`outofcore.order.windows.Window`; None if a sample is a row."""
+        ...
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A domain that can give batches directly from raw files, without a store."""
+
+    def streamed(self, section: Any) -> bool:
+        """Whether the section asks for streaming."""
+        ...
+
+    def raw_files(self, section: Any, records: Iterable[Mapping[str, Any]] | None = None) -> Sequence[RawFile]:
+        """The files to stream, in order, or ``records`` in the form of a file."""
+        ...
+
+    def stream_settings(self, section: Any) -> dict[str, Any]:
+        """Settings that decide the samples and their order, as JSON values."""
+        ...
+
+    def stream_bytes(self, section: Any, threads: int) -> int:
+        """Most bytes that one stream holds, with so many threads."""
+        ...
+
+    def stream(
+        self,
+        files: Sequence[RawFile],
+        section: Any,
+        split: str,
+        *,
+        shuffle: bool,
+        memory: int,
+        threads: int,
+        device: torch.device | None,
+    ) -> Any:
+        """The batches of a split, by the section's settings; its ``tally`` counts the records read.
+
+        ``memory`` is in bytes; ``threads`` units are converted at a time.
+        """
         ...

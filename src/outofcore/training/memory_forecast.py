@@ -17,8 +17,7 @@ import torch
 
 from outofcore.display.table import DisplayTable, Kind, columns
 from outofcore.domains.planning import LoaderBytes
-from outofcore.domains.reading import OfSequences, Reading, Windowed
-from outofcore.domains.streaming import RAW, Streaming
+from outofcore.domains.reading import RAW, OfSequences, Reading, Streaming, Windowed
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
 from outofcore.loading.batch_memory import SampleBytes, loose_bytes

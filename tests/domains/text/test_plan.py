@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outofcore.domains.planning import Outlook
-from outofcore.domains.streaming import RAW
+from outofcore.domains.reading import RAW
 from outofcore.domains.text import DOMAIN, cross_entropy
 from outofcore.domains.text.advice import ADVICE, advice_table, applied
 from outofcore.domains.text.params import TextSection

@@ -7,7 +7,7 @@ from typing import Any
 
 from outofcore.display.table import DisplayTable, columns
 from outofcore.domains.planning import Outlook
-from outofcore.domains.streaming import RAW
+from outofcore.domains.reading import RAW
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
 

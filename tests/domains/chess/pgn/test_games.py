@@ -5,10 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.chess.oracle import read_pgn
-from outofcore.domains.chess.pgn.facts import text_column
-from outofcore.domains.chess.pgn.games import Games
-from outofcore.domains.chess.pgn.grammar import (
+from outofcore.domains.chess.codes import (
     BLACK_WINS,
     CONFLICT,
     DRAW,
@@ -16,6 +13,9 @@ from outofcore.domains.chess.pgn.grammar import (
     UNKNOWN_RESULT,
     WHITE_WINS,
 )
+from outofcore.domains.chess.oracle import read_pgn
+from outofcore.domains.chess.pgn.facts import text_column
+from outofcore.domains.chess.pgn.games import Games
 
 
 def read(text: str | bytes) -> Games:
