@@ -1,5 +1,8 @@
 """The interface of a domain: what it consists of, by convention, and the base of its settings."""
 
+# What a module of a domain returns is known by convention alone.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import re
@@ -150,20 +153,16 @@ class Domain:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""
         self.require_packages()
         module = self._module("schema")
-        schemas: dict[str, Schema] = (
-            module.schemas(section, files) if hasattr(module, "schemas") else {"": module.SCHEMA}
-        )
-        return schemas
+        return module.schemas(section, files) if hasattr(module, "schemas") else {"": module.SCHEMA}
 
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
         self.require_packages()
-        units: Iterator[Unit] = self._module("source").units(files, section)
-        return units
+        return self._module("source").units(files, section)
 
     def divided(self, section: Any) -> Divided | None:
         """The ``divided`` of ``source.py``, or what follows from its ``last_start``; picklable, None without either."""
-        module: Any = self._module("source") if self._has("source") else None
+        module = self._optional("source")
         if hasattr(module, "divided"):
             return partial(module.divided, section=section)
         return partial(halves, last_start=module.last_start) if hasattr(module, "last_start") else None
@@ -183,25 +182,20 @@ class Domain:
         """
         self.require_packages()
         module = self._module("convert")
-        converter: Callable[[Unit], UnitResult] = (
-            module.make_converter(section, rate)
-            if hasattr(module, "make_converter")
-            else partial(module.convert, section=section)
-        )
-        return converter
+        if hasattr(module, "make_converter"):
+            return module.make_converter(section, rate)
+        return partial(module.convert, section=section)
 
     def reading(self, store_attributes: Mapping[str, Any], section: Any) -> Reading:
         """How rows become tensors, by the section's ``tensors`` settings."""
-        reading: Reading = self._module("tensors").make_reading(store_attributes, section)
-        return reading
+        return self._module("tensors").make_reading(store_attributes, section)
 
     def task(self, store: Store, section: Any, evaluated: Store | None = None, split: str = "val") -> Task:
         """The model to train on a store, with its loss and metrics.
 
         Figures that compare chosen samples choose them in ``split`` of ``evaluated``, by default the store itself.
         """
-        task: Task = self._module("model").make_task(store, section, evaluated or store, split)
-        return task
+        return self._module("model").make_task(store, section, evaluated or store, split)
 
     def check_trainable(self, section: Any, store: Store) -> None:
         """Raise ParamsError if training would refuse a store for the sequences that it has."""
@@ -216,9 +210,7 @@ class Domain:
 
     def planned_task(self) -> Callable[[Any, Mapping[str, Schema]], Task] | None:
         """The function that makes the task before there is a store, if the domain has one."""
-        module = self._module("model") if self._has("model") else None
-        make: Callable[[Any, Mapping[str, Schema]], Task] | None = getattr(module, "planned_task", None)
-        return make
+        return getattr(self._optional("model"), "planned_task", None)
 
     def plan(self, section: Any, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """The domain's own tables for ``outofcore plan``."""
@@ -239,7 +231,8 @@ class Domain:
         attributes
             Of the store, if any: rows may depend on them for their meaning (the tokenizer of a text).
         """
-        return str(self._module("draw").draw(rows, attributes)) if self._has("draw") else ""
+        module = self._optional("draw")
+        return module.draw(rows, attributes) if module else ""
 
     def ratios(self, store: Store) -> Mapping[str, float]:
         """Figures of a store that ``outofcore info`` adds, by name (``characters_per_token``); by default none."""
@@ -248,41 +241,37 @@ class Domain:
 
     def pictures(self, store: Store) -> Sequence[Picture | Passage]:
         """A few rows for the report, spread over the store."""
-        pictures: Sequence[Picture | Passage] = self._module("gallery").pictures(store) if self._has("gallery") else ()
-        return pictures
+        module = self._optional("gallery")
+        return module.pictures(store) if module else ()
 
     def distributions(self, store: Store) -> Sequence[Distribution]:
         """Distributions over the sequences of the store, for the report."""
-        shown: Sequence[Distribution] = self._module("gallery").distributions(store) if self._has("gallery") else ()
-        return shown
+        module = self._optional("gallery")
+        return module.distributions(store) if module else ()
 
     def mistakes(self, store: Store, split: str, judge: Judge) -> Sequence[Picture]:
         """A few rows of a split that a trained model gets most wrong, for the report; by default none.
 
         ``judge`` loads the model.
         """
-        module: Any = self._module("predict") if self._has("predict") else None
-        pictures: Sequence[Picture] = module.mistakes(store, split, judge) if hasattr(module, "mistakes") else ()
-        return pictures
+        module = self._optional("predict")
+        return module.mistakes(store, split, judge) if hasattr(module, "mistakes") else ()
 
     def predict(self, task: Any, batch: Batch) -> Mapping[str, Tensor]:
         """What the model expects of a batch of the loader, under the keys of what it predicts.
 
         Raises ParamsError if the domain has no predictions.
         """
-        predicted: Mapping[str, Tensor] = self._predictions().predict(task, batch)
-        return predicted
+        return self._predictions().predict(task, batch)
 
     def prediction_options(self) -> type[Section]:
         """What a user may choose for each input of predictions, by name; by default nothing."""
-        options: type[Section] = getattr(self._predictions(), "Options", Section)
-        return options
+        return getattr(self._predictions(), "Options", Section)
 
     def answer(self, task: Any, raw: Path, section: Any, options: Any) -> Iterable[Row] | None:
         """Predictions for what is not converted, such as a prompt; None if the input is converted."""
         module = self._predictions()
-        rows: Iterable[Row] | None = module.answer(task, raw, section, options) if hasattr(module, "answer") else None
-        return rows
+        return module.answer(task, raw, section, options) if hasattr(module, "answer") else None
 
     def unfiltered(self, section: Any) -> Any:
         """The section of a conversion that keeps every record that the model can read; by default as it is."""
@@ -303,8 +292,7 @@ class Domain:
         ``predicted`` holds what :meth:`predict` returns, on the CPU, for consecutive batches of all samples of
         :data:`PREDICTED_SPLIT`, in the order of the store, which ``reading`` made of its rows.
         """
-        rows: Iterator[Row] = self._predictions().rows(task, store, part, predicted, options, reading)
-        return rows
+        return self._predictions().rows(task, store, part, predicted, options, reading)
 
     def prepared(self, section: Any, store: str) -> Any:
         """The section for a conversion outside of a project, with what it needs first made next to the store."""
@@ -328,31 +316,32 @@ class Domain:
                 raise self._without(package)
 
     def _predictions(self) -> Any:
-        if not self._has("predict"):
-            raise ParamsError(f"domain {self.name} has no predictions: its package has no predict.py; use model.task")
-        return self._module("predict")
+        if module := self._optional("predict"):
+            return module
+        raise ParamsError(f"domain {self.name} has no predictions: its package has no predict.py; use model.task")
 
     def _module(self, name: str) -> Any:
+        return self._optional(name) or import_module(f"{type(self).__module__}.{name}")
+
+    def _optional(self, name: str) -> Any:
+        """A module of the package, or of that of the nearest class that it extends; None if there is none."""
+        place = self._place(name)
         try:
-            return import_module(self._place(name) or f"{type(self).__module__}.{name}")
+            return import_module(place) if place else None
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package in self.packages:
                 raise self._without(package) from error
             raise
 
-    def _without(self, package: str) -> ParamsError:
-        # A domain of another package depends on what that package needs.
-        cure = f"outofcore[{self.extra}]" if self.extra else type(self).__module__.partition(".")[0]
-        return ParamsError(missing(f"domain {self.name}", package, cure))
-
-    def _has(self, name: str) -> bool:
-        return self._place(name) is not None
-
     def _place(self, name: str) -> str | None:
-        """A module of the domain's package, or of the package of the nearest class that it extends."""
         for kind in type(self).__mro__:
             with suppress(ModuleNotFoundError):  # it is no package
                 if kind is not Domain and find_spec(f"{kind.__module__}.{name}"):
                     return f"{kind.__module__}.{name}"
         return None
+
+    def _without(self, package: str) -> ParamsError:
+        # A domain of another package depends on what that package needs.
+        cure = f"outofcore[{self.extra}]" if self.extra else type(self).__module__.partition(".")[0]
+        return ParamsError(missing(f"domain {self.name}", package, cure))

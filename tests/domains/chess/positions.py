@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import chess
 import numpy as np
@@ -36,6 +37,25 @@ def random_positions(count: int, seed: int, *, chess960: bool = False) -> list[t
             positions.append((board.copy(stack=False), move))
             board.push(move)
     return positions[:count]
+
+
+def board_fen(rows: Mapping[str, np.ndarray], row: int) -> str:
+    """Piece placement of a row as FEN writes it, by reading half a byte per square."""
+    board = chess.Board(None)
+    for square in range(64):
+        rank, file = divmod(square, 8)
+        letter = ".PNBRQK..pnbrqk"[rows["squares"][row, rank // 2, file] >> 4 * (rank % 2) & 15]
+        if letter != ".":
+            board.set_piece_at(square, chess.Piece.from_symbol(letter))
+    return board.board_fen()
+
+
+def played_moves(rows: Mapping[str, np.ndarray]) -> list[str]:
+    """The stored moves in UCI."""
+    return [
+        chess.SQUARE_NAMES[move & 63] + chess.SQUARE_NAMES[move >> 6 & 63] + " nbrq"[move >> 12].strip()
+        for move in rows["move"].tolist()
+    ]
 
 
 def stored_move(move: chess.Move) -> int:
@@ -77,6 +97,12 @@ def stored_rows(positions: list[tuple[chess.Board, chess.Move]], result: int = 1
         "result": np.full(len(positions), result, np.int8),
         "ply": np.array([board.ply() for board, _ in positions], np.uint16),
     }
+
+
+def move_of_class(moves: Vocabulary, number: int, *, pawn: bool) -> int:
+    """The stored move of a class; a move of a pawn to the last rank without a piece promotes to a queen."""
+    code = int(moves.codes[number])
+    return code | 4 << 12 if pawn and code < 1 << 12 and (code >> 9 & 7) in (0, 7) else code
 
 
 def image(moves: Vocabulary, difference: int) -> np.ndarray:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import chess
@@ -22,6 +20,7 @@ from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, UnitResult
 from outofcore.store.reader import open_store
 from tests.domains.chess.pgn import fragments
+from tests.domains.chess.positions import board_fen, played_moves
 from tests.domains.units import unit_of
 
 
@@ -41,22 +40,8 @@ def reasons(result: UnitResult) -> list[str]:
     return [reject.reason for reject in result.rejects]
 
 
-def board_of(result: UnitResult, row: int) -> str:
-    """Piece placement of a row as FEN writes it, by reading half a byte per square."""
-    board = chess.Board(None)
-    for square in range(64):
-        rank, file = divmod(square, 8)
-        letter = ".PNBRQK..pnbrqk"[result.rows["squares"][row, rank // 2, file] >> 4 * (rank % 2) & 15]
-        if letter != ".":
-            board.set_piece_at(square, chess.Piece.from_symbol(letter))
-    return board.board_fen()
-
-
 def moves_of(result: UnitResult) -> list[str]:
-    return [
-        chess.SQUARE_NAMES[move & 63] + chess.SQUARE_NAMES[move >> 6 & 63] + " nbrq"[move >> 12].strip()
-        for move in result.rows["move"].tolist()
-    ]
+    return played_moves(result.rows)
 
 
 def test_a_game_from_end_to_end():
@@ -68,7 +53,7 @@ def test_a_game_from_end_to_end():
     )
     result = convert(text, offset=100)
     assert moves_of(result) == ["f2f3", "e7e5", "g2g4", "d8h4"]
-    assert board_of(result, 2) == "rnbqkbnr/pppp1ppp/8/4p3/8/5P2/PPPPP1PP/RNBQKBNR"
+    assert board_fen(result.rows, 2) == "rnbqkbnr/pppp1ppp/8/4p3/8/5P2/PPPPP1PP/RNBQKBNR"
     assert result.rows["state"].tolist() == [[0, 15, 255, 0], [1, 15, 255, 0], [0, 15, 4, 0], [1, 15, 6, 0]]
     assert result.rows["ply"].tolist() == [0, 1, 2, 3]
     assert result.rows["result"].tolist() == [-1] * 4
@@ -170,7 +155,7 @@ def test_chess960_castling_is_king_takes_rook_and_rights_follow_the_rooks():
         assert moves_of(result)[0] == "f1g1"
         assert result.rows["state"][:, 1].tolist() == [15, 12, 12, 12, 8, 8]
         assert result.sequences["variant"].tolist() == [1]
-        assert board_of(result, 1) == "nqbbrkrn/pppppppp/8/8/8/8/PPPPPPPP/NQBBRRKN"
+        assert board_fen(result.rows, 1) == "nqbbrkrn/pppppppp/8/8/8/8/PPPPPPPP/NQBBRRKN"
 
 
 @pytest.mark.parametrize(
@@ -406,24 +391,6 @@ def test_real_files(real_data, name, accepted, rejected):
     assert len(result.keys) == accepted
     assert Counter(reasons(result)) == rejected
     assert len(result.audits) == accepted if one_in == 1 else len(result.audits) > 50
-
-
-def test_a_conversion_imports_no_pandas():
-    code = """if True:
-        import sys
-        from outofcore.domains.boards.columns import Column
-from outofcore.domains.chess import DOMAIN
-        from outofcore.raw.unit import NO_AUDIT
-        from tests.domains.units import unit_of
-
-        convert = DOMAIN.converter(DOMAIN.section(raw="-"), NO_AUDIT)
-        start = '[FEN "8/8/8/8/8/8/4P3/K1k5 w - - 0 1"]'
-        for text in ("1. e4 1-0\\n\\n", "1. e4 1-0\\n\\n1. d4 *\\n\\n", start + "\\n\\n1. e4 1-0\\n\\n"):
-            print(len(convert(unit_of(text.encode())).keys))
-        print("pandas" in sys.modules)
-    """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "1\n1\n1\nFalse\n"
 
 
 def test_a_game_that_says_that_it_begins_as_usual_is_kept():

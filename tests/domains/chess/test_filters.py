@@ -23,28 +23,61 @@ def one(text: str, **filters: object) -> list[str]:
     return reasons(convert(text, filters=filters))
 
 
-@pytest.mark.parametrize(
-    ("elo", "filters", "expected"),
-    [
-        ((2000, 2100), {}, []),
-        ((2000, 2100), {"min_elo": 2000}, []),
-        ((2000, 2100), {"min_elo": 2001}, ["elo_too_low"]),
-        ((2000, 2100), {"max_elo": 2100}, []),
-        ((2000, 2100), {"max_elo": 2099}, ["elo_too_high"]),
-        (("", 2100), {}, []),
-        (("", 2100), {"min_elo": 2000}, ["elo_unknown"]),
-        (("?", 2100), {"min_elo": 2000, "unknown_elo": "keep"}, []),
-        (("-", 1000), {"min_elo": 2000, "unknown_elo": "keep"}, ["elo_too_low"]),
-        (("2500?", 2400), {"max_elo": 3000}, []),
-        (("2500?", 2400), {"max_elo": 2450}, ["elo_too_high"]),
-        (("2500??", 2400), {"max_elo": 3000}, ["elo_unknown"]),
-        (("2500.0", "2400."), {"min_elo": 2400, "max_elo": 2500}, []),
-        (("2500.5", 2400), {"max_elo": 3000}, ["elo_unknown"]),
-        ((" 2500 ", 2400), {"min_elo": 2400}, []),
-    ],
-)
-def test_elo_of_both(elo, filters, expected):
-    assert one(game(WhiteElo=elo[0], BlackElo=elo[1]), **filters) == expected
+ELO = [
+    (2000, 2100, {}, ""),
+    (2000, 2100, {"min_elo": 2000}, ""),
+    (2000, 2100, {"min_elo": 2001}, "elo_too_low"),
+    (2000, 2100, {"max_elo": 2100}, ""),
+    (2000, 2100, {"max_elo": 2099}, "elo_too_high"),
+    ("", 2100, {}, ""),
+    ("", 2100, {"min_elo": 2000}, "elo_unknown"),
+    ("?", 2100, {"min_elo": 2000, "unknown_elo": "keep"}, ""),
+    ("-", 1000, {"min_elo": 2000, "unknown_elo": "keep"}, "elo_too_low"),
+    ("2500?", 2400, {"max_elo": 3000}, ""),
+    ("2500?", 2400, {"max_elo": 2450}, "elo_too_high"),
+    ("2500??", 2400, {"max_elo": 3000}, "elo_unknown"),
+    ("2500.0", "2400.", {"min_elo": 2400, "max_elo": 2500}, ""),
+    ("2500.5", 2400, {"max_elo": 3000}, "elo_unknown"),
+    (" 2500 ", 2400, {"min_elo": 2400}, ""),
+    (1500, 1600, {"elo_of": "mover", "min_elo": 2000}, "elo_too_low"),
+    (2500, "", {"elo_of": "mover", "max_elo": 2000}, "elo_unknown"),
+    (2500, 2600, {"elo_of": "mover", "max_elo": 2000}, "elo_too_high"),
+]
+ECO = {"tags": {"ECO": ["B2*", "C0?"], "WhiteTitle": ["GM", "IM"]}}
+GAMES = [
+    *(({"WhiteElo": white, "BlackElo": black}, filters, reason) for white, black, filters, reason in ELO),
+    ({}, {"min_plies": 6}, ""),
+    ({}, {"min_plies": 7}, "too_short"),
+    ({}, {"skip_plies": 6}, "no_positions"),
+    ({"Event": "Rated Blitz game"}, {"rated_only": True}, ""),
+    ({"Event": "Casual Blitz game"}, {"rated_only": True}, "not_rated"),
+    ({"Event": "Arena", "WhiteRatingDiff": "+3"}, {"rated_only": True}, ""),
+    ({"TimeControl": "180+2"}, {"time_classes": ["blitz"]}, ""),
+    ({"TimeControl": "60+0"}, {"time_classes": ["blitz", "rapid"]}, "time_class"),
+    ({}, {"time_classes": ["blitz"]}, "time_class"),
+    ({}, {"time_classes": ["unknown"]}, ""),
+    ({"Termination": "Time forfeit"}, {"terminations": ["normal"]}, "termination"),
+    ({"Termination": "A won by checkmate"}, {"terminations": ["normal"]}, ""),
+    ({"BlackTitle": "BOT"}, {"bots": "drop"}, "bot"),
+    ({"BlackTitle": "BOT"}, {}, ""),
+    ({"BlackTitle": "GM"}, {"bots": "drop"}, ""),
+    ({"Variant": "Chess960"}, {"variants": ["standard"]}, "variant"),
+    ({}, {"variants": ["chess960"]}, "variant"),
+    ({"ECO": "B20", "WhiteTitle": "GM"}, ECO, ""),
+    ({"ECO": "C05", "WhiteTitle": "IM"}, ECO, ""),
+    ({"ECO": "C20", "WhiteTitle": "GM"}, ECO, "tag"),
+    ({"ECO": "b20", "WhiteTitle": "GM"}, ECO, "tag"),
+    ({"ECO": "B20"}, ECO, "tag"),
+    ({}, {"tags": {"Annotator": [""]}}, ""),
+    ({"Annotator": "x"}, {"tags": {"Annotator": [""]}}, "tag"),
+    ({"Event": "Cup [A]"}, {"tags": {"Event": ["Cup [A]"]}}, ""),
+    ({"Event": "Cup A"}, {"tags": {"Event": ["Cup [A]"]}}, "tag"),
+]
+
+
+@pytest.mark.parametrize(("tags", "filters", "reason"), GAMES, ids=lambda value: str(value) or "kept")
+def test_a_game_is_kept_or_has_the_reason_of_its_filter(tags, filters, reason):
+    assert one(game(**tags), **filters) == [reason] * bool(reason)
 
 
 @pytest.mark.parametrize(
@@ -83,21 +116,12 @@ def test_elo_of_the_mover_chooses_positions(elo, filters, plies):
     assert result.sequences["plies"].tolist() == [6]
 
 
-def test_elo_of_the_mover_rejects_a_game_that_neither_passes():
-    assert one(game(WhiteElo="1500", BlackElo="1600"), elo_of="mover", min_elo=2000) == ["elo_too_low"]
-    assert one(game(WhiteElo="2500", BlackElo=""), elo_of="mover", max_elo=2000) == ["elo_unknown"]
-    assert one(game(WhiteElo="2500", BlackElo="2600"), elo_of="mover", max_elo=2000) == ["elo_too_high"]
-
-
 def test_a_game_whose_only_mover_of_interest_never_moves_has_no_positions():
     text = '[WhiteElo "1500"]\n[BlackElo "2500"]\n\n1. e4 1-0'
     assert one(text, elo_of="mover", min_elo=2000) == ["no_positions"]
 
 
-def test_short_games_and_early_plies():
-    assert one(game(), min_plies=6) == []
-    assert one(game(), min_plies=7) == ["too_short"]
-    assert one(game(), skip_plies=6) == ["no_positions"]
+def test_early_plies_are_left_out():
     result = convert(game() + "1. d4 d5 2. c4 0-1", filters={"skip_plies": 2})
     assert result.rows["ply"].tolist() == [2, 3, 4, 5, 2]
     assert moves_of(result) == ["g1f3", "b8c6", "f1b5", "a7a6", "c2c4"]
@@ -119,23 +143,6 @@ def test_positions_of_a_mover_who_is_short_of_time_are_left_out():
     assert "positions_clock" not in convert(text).counts
 
 
-def test_rated_time_class_termination_bots_variants():
-    assert one(game(Event="Rated Blitz game"), rated_only=True) == []
-    assert one(game(Event="Casual Blitz game"), rated_only=True) == ["not_rated"]
-    assert one(game(Event="Arena", WhiteRatingDiff="+3"), rated_only=True) == []
-    assert one(game(TimeControl="180+2"), time_classes=["blitz"]) == []
-    assert one(game(TimeControl="60+0"), time_classes=["blitz", "rapid"]) == ["time_class"]
-    assert one(game(), time_classes=["blitz"]) == ["time_class"]
-    assert one(game(), time_classes=["unknown"]) == []
-    assert one(game(Termination="Time forfeit"), terminations=["normal"]) == ["termination"]
-    assert one(game(Termination="A won by checkmate"), terminations=["normal"]) == []
-    assert one(game(BlackTitle="BOT"), bots="drop") == ["bot"]
-    assert one(game(BlackTitle="BOT")) == []
-    assert one(game(BlackTitle="GM"), bots="drop") == []
-    assert one(game(Variant="Chess960"), variants=["standard"]) == ["variant"]
-    assert one(game(), variants=["chess960"]) == ["variant"]
-
-
 def test_each_game_has_one_reason_and_all_are_counted():
     texts = [
         game(WhiteElo="1000", BlackElo="2500"),
@@ -146,22 +153,6 @@ def test_each_game_has_one_reason_and_all_are_counted():
     result = convert("".join(texts), filters={"min_elo": 2000})
     assert reasons(result) == ["elo_too_low", "variant", "no_result"]
     assert result.rejects[0].detail == "White 1000, Black 2500"
-
-
-def test_games_by_their_tags():
-    tags = {"ECO": ["B2*", "C0?"], "WhiteTitle": ["GM", "IM"]}
-    assert one(game(ECO="B20", WhiteTitle="GM"), tags=tags) == []
-    assert one(game(ECO="C05", WhiteTitle="IM"), tags=tags) == []
-    assert one(game(ECO="C20", WhiteTitle="GM"), tags=tags) == ["tag"]
-    assert one(game(ECO="b20", WhiteTitle="GM"), tags=tags) == ["tag"]
-    assert one(game(ECO="B20"), tags=tags) == ["tag"]
-    assert one(game(), tags={"Annotator": [""]}) == []
-    assert one(game(Annotator="x"), tags={"Annotator": [""]}) == ["tag"]
-
-
-def test_brackets_in_patterns_of_tags_are_plain_characters():
-    assert one(game(Event="Cup [A]"), tags={"Event": ["Cup [A]"]}) == []
-    assert one(game(Event="Cup A"), tags={"Event": ["Cup [A]"]}) == ["tag"]
 
 
 def test_a_game_rejected_by_a_tag_says_which():
@@ -196,14 +187,28 @@ def test_tags_are_columns_of_their_games():
             DOMAIN.section(raw="-", source=wrong)
 
 
-@pytest.mark.parametrize(
-    ("date", "expected"),
-    [
-        *(("2024.1.5", 20240105), ("2024.01.05", 20240105), ("2024-1-05", 20240105), ("2024.?.??", 20240000)),
-        *(("2024", 20240000), ("2024.1", 0), ("2024.001.05", 0), ("24.1.5", 0), ("????.??.??", 0)),
-        *(("1899-12-30", 0), ("1899.12.30", 18991230), ("1899-12-31", 18991231)),
-    ],
-)
+DATES = {
+    20240105: ["2024.1.5", "2024.01.05", "2024-1-05"],
+    20240000: ["2024.?.??", "2024"],
+    0: ["2024.1", "2024.001.05", "24.1.5", "????.??.??", "1899-12-30", "x"],
+    18991230: ["1899.12.30"],
+    18991231: ["1899-12-31"],
+    20200000: ["2020.13.45", "2020.??.15"],  # no month or day of the calendar is unknown
+    20200200: ["2020.02.31"],
+    20190200: ["2019.02.29"],
+    20200229: ["2020.02.29"],
+    19970500: ["1997.5.?"],
+    229: ["????.02.29"],
+    101: ["199?.01.01"],
+}
+
+
+def cases(table):
+    """Pairs of a text and what it is."""
+    return [(text, expected) for expected, texts in table.items() for text in texts]
+
+
+@pytest.mark.parametrize(("date", "expected"), cases(DATES))
 def test_dates(date, expected):
     assert convert(game(Date=date)).sequences["date"].tolist() == [expected]
 
@@ -213,12 +218,8 @@ def test_dates(date, expected):
     [
         *[("90+30", "1:30:56", "classical"), ("15+10", "0:15:10", "rapid"), ("3+2", "0:03:02", "blitz")],
         *[("40/90+30", "1:31:00", "classical"), ("90+30", "0:01:58", "rapid"), ("90+30", "3:00:00", "unknown")],
-        *[
-            ("0+1", "0:00:03", "bullet"),
-            ("900+10", "0:15:20", "rapid"),
-            ("600", "0:09:59", "rapid"),
-            ("?", "", "unknown"),
-        ],
+        *[("0+1", "0:00:03", "bullet"), ("900+10", "0:15:20", "rapid"), ("600", "0:09:59", "rapid")],
+        ("?", "", "unknown"),
     ],
 )
 @pytest.mark.parametrize("move", ["e4", "Pe4"], ids=["strict", "odd"])
@@ -228,77 +229,40 @@ def test_a_base_far_below_the_first_clock_counts_minutes(control, clock, expecte
     assert [each for each in every if not one(text, time_classes=[each])] == [expected]
 
 
-@pytest.mark.parametrize(
-    ("control", "expected"),
-    [
-        *[("60+0", "bullet"), ("60", "bullet"), ("179", "bullet"), ("180", "blitz"), ("120+1", "bullet")],
-        *[
-            ("180+2", "blitz"),
-            ("300+5", "rapid"),
-            ("600", "rapid"),
-            ("1500+25", "classical"),
-            ("40/7200:3600", "classical"),
-        ],
-        *[("40/7200:20/3600:900+30", "classical"), ("1/86400", "correspondence"), ("-", "correspondence")],
-        *[
-            ("?", "unknown"),
-            ("", "unknown"),
-            ("90 minutes for the first 40 moves", "unknown"),
-            ("*180", "blitz"),
-        ],
-        *[("0+1", "bullet"), ("1/30", "rapid"), ("179.9", "bullet"), ("10+0.1", "bullet"), ("10+0.05", "bullet")],
-        *[("2700+4.5", "classical"), ("120+1.5", "blitz"), ("40/60.5:30.5+0.1", "bullet"), ("\u0661\u0660", "unknown")],
-        *[("10+", "unknown"), ("10.+1", "unknown"), ("1.5.5", "unknown"), ("0/60", "bullet")],
-    ],
-)
-def test_time_classes(control, expected):
-    assert time_class(control) == expected
+TIMES = {
+    "bullet": ["60+0", "60", "179", "120+1", "0+1", "179.9", "10+0.1", "10+0.05", "40/60.5:30.5+0.1", "0/60"],
+    "blitz": ["180", "180+2", "120+1.5", "*180"],
+    "rapid": ["300+5", "600", "1/30"],
+    "classical": ["1500+25", "40/7200:3600", "40/7200:20/3600:900+30", "2700+4.5"],
+    "correspondence": ["1/86400", "-"],
+    "unknown": ["?", "", "90 minutes for the first 40 moves", "\u0661\u0660", "10+", "10.+1", "1.5.5"],
+}
+TERMINATIONS = {
+    "normal": ["Normal", "X won by resignation"],
+    "time forfeit": ["Time forfeit", "time forfeit", "X won on time", "drawn by timeout vs insufficient material"],
+    "abandoned": ["X won - game abandoned", "Abandoned"],
+    "adjudication": ["adjudication"],
+    "rules infraction": ["Rules infraction"],
+    "other": ["ran out of coffee"],
+    "unknown": [""],
+}
+VARIANTS = {
+    STANDARD: ["", "Standard", "From Position"],
+    CHESS960: ["chess960", "fischerandom", "Chess 960", "Fischer Random", "Fischerrandom"],
+    OTHER_VARIANT: ["Crazyhouse", "Antichess", "Three-check"],
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("classify", "text", "expected"),
     [
-        *[
-            ("Normal", "normal"),
-            ("Time forfeit", "time forfeit"),
-            ("time forfeit", "time forfeit"),
-            ("", "unknown"),
-        ],
-        *[
-            ("X won on time", "time forfeit"),
-            ("X won by resignation", "normal"),
-            ("adjudication", "adjudication"),
-        ],
-        *[
-            ("Game drawn by timeout vs insufficient material", "time forfeit"),
-            ("X won - game abandoned", "abandoned"),
-        ],
-        *[
-            ("Abandoned", "abandoned"),
-            ("Rules infraction", "rules infraction"),
-            ("ran out of coffee", "other"),
-        ],
+        (classify, text, expected)
+        for classify, table in ((time_class, TIMES), (termination_class, TERMINATIONS), (variant_code, VARIANTS))
+        for text, expected in cases(table)
     ],
 )
-def test_termination_classes(text, expected):
-    assert termination_class(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        *[("", STANDARD), ("Standard", STANDARD), ("From Position", STANDARD), ("chess960", CHESS960)],
-        *[
-            ("fischerandom", CHESS960),
-            ("Chess 960", CHESS960),
-            ("Fischer Random", CHESS960),
-            ("Fischerrandom", CHESS960),
-        ],
-        *[("Crazyhouse", OTHER_VARIANT), ("Antichess", OTHER_VARIANT), ("Three-check", OTHER_VARIANT)],
-    ],
-)
-def test_variants(name, expected):
-    assert variant_code(name) == expected
+def test_classes_of_tags(classify, text, expected):
+    assert classify(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -334,14 +298,3 @@ def test_results_have_any_dash_and_half(dash, codec):
             except UnicodeEncodeError:
                 return
             assert convert(text).rows["result"].tolist() == [result, result, -1]
-
-
-@pytest.mark.parametrize(
-    ("date", "stored"),
-    [
-        *(("2020.13.45", 20200000), ("2020.02.31", 20200200), ("2019.02.29", 20190200), ("2020.02.29", 20200229)),
-        *(("2020.??.15", 20200000), ("1997.5.?", 19970500), ("????.02.29", 229), ("199?.01.01", 101), ("x", 0)),
-    ],
-)
-def test_a_part_of_a_date_that_no_calendar_has_is_unknown(date, stored):
-    assert convert(f'[Date "{date}"]\n\n1. e4 e5 1-0').sequences["date"].tolist() == [stored]

@@ -11,7 +11,7 @@ from outofcore.domains.chess.moves import flip_code, mirror_code, uci, vocabular
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.tensors import ChessReading, make_reading
 from outofcore.errors import ParamsError
-from tests.domains.chess.positions import image, random_positions, shown_move, stored_rows
+from tests.domains.chess.positions import image, move_of_class, random_positions, shown_move, stored_rows
 from tests.domains.guarded_memory import GuardedMemory
 
 POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)
@@ -64,7 +64,7 @@ def test_targets_are_the_moves_played(view, targets):
         turned = view == "mover" and not board.turn
         seen = int(flip[number]) if turned else number
         pawn = board.piece_type_at(move.from_square) == chess.PAWN
-        assert uci(moves.code(seen, pawn=pawn)) == shown_move(board, move).uci()
+        assert uci(move_of_class(moves, seen, pawn=pawn)) == shown_move(board, move).uci()
 
 
 def test_value_is_the_result_for_white_or_for_the_mover():

@@ -28,9 +28,8 @@ class GameFilter(NamedTuple):
     """A reason to reject a game by its text."""
 
     reason: str
-    rejects: Callable[[Games, Facts, FilterSection], Any]  # (n,) bool
+    rejects: Callable[[Games, Facts, FilterSection], Any]  # (n,) bool, or False where the settings reject none
     describe: Callable[[Games, Facts, FilterSection, int], str] = lambda *_: ""  # of a game, why
-    is_set: Callable[[FilterSection], bool] = lambda _: True  # else ``rejects`` is not called
 
 
 class PositionFilter(NamedTuple):
@@ -73,6 +72,8 @@ def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bo
 
 def _fails_by_elo(facts: Facts, filters: FilterSection, *causes: int) -> Bools:
     """Which games, (n,), have too few players who pass, and a player who fails by one of the causes."""
+    if not _is_bounded(filters):
+        return np.zeros(len(facts.elo), bool)
     failures = elo_failures(facts, filters)
     enough = np.any if filters.elo_of == "both" else np.all
     failed: Bools = enough(np.any(failures, axis=0), axis=1)
@@ -87,7 +88,7 @@ def _by_elo(reason: str, *causes: int) -> GameFilter:
         white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
         return f"White {white}, Black {black}"
 
-    return GameFilter(reason, lambda _, facts, filters: _fails_by_elo(facts, filters, *causes), describe, _is_bounded)
+    return GameFilter(reason, lambda _, facts, filters: _fails_by_elo(facts, filters, *causes), describe)
 
 
 def _by_text(games: Games, tag: str, rejects: Callable[..., bool], *arguments: Any) -> Bools:
@@ -108,10 +109,19 @@ def _has_other_time_class(games: Games, filters: FilterSection) -> Bools:
     return np.array([time not in filters.time_classes for time in classes], bool)
 
 
-def _is_limited(setting: str) -> Callable[[FilterSection], bool]:
+def _has_other_termination(games: Games, filters: FilterSection) -> Bools:
+    return _by_text(games, "Termination", lambda text: termination_class(text) not in filters.terminations)
+
+
+def _has_bot(games: Games) -> Bools:
+    titles = [text_column(games, f"{player}Title") for player in ("White", "Black")]
+    bots: Bools = (np.array(titles) == "BOT").any(axis=0)
+    return bots
+
+
+def _is_limited(filters: FilterSection, setting: str) -> bool:
     """Whether a setting leaves classes out."""
-    every = set(FilterSection.model_fields[setting].default)
-    return lambda filters: set(getattr(filters, setting)) != every
+    return set(getattr(filters, setting)) != set(FilterSection.model_fields[setting].default)
 
 
 def _shows(tag: str) -> Callable[[Games, Facts, FilterSection, int], str]:
@@ -168,11 +178,7 @@ GAME_FILTERS = (
         lambda _, facts, __: facts.outcome == CONFLICT,
         lambda games, _, __, game: f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves",
     ),
-    GameFilter(
-        "no_result",
-        lambda _, facts, __: facts.outcome == UNKNOWN_RESULT,
-        is_set=lambda filters: filters.unfinished == "drop",
-    ),
+    GameFilter("no_result", lambda _, facts, filters: filters.unfinished == "drop" and facts.outcome == UNKNOWN_RESULT),
     GameFilter(
         "too_short",
         lambda games, _, filters: games.plies < filters.min_plies,
@@ -181,36 +187,22 @@ GAME_FILTERS = (
     _by_elo("elo_unknown", 0),
     _by_elo("elo_too_low", 1),
     _by_elo("elo_too_high", 0, 1, 2),
-    GameFilter(
-        "not_rated",
-        lambda games, _, __: _is_unrated(games),
-        _shows("Event"),
-        lambda filters: filters.rated_only,
-    ),
+    GameFilter("not_rated", lambda games, _, filters: filters.rated_only and _is_unrated(games), _shows("Event")),
     GameFilter(
         "time_class",
-        lambda games, _, filters: _has_other_time_class(games, filters),
+        lambda games, _, filters: _is_limited(filters, "time_classes") and _has_other_time_class(games, filters),
         _shows("TimeControl"),
-        _is_limited("time_classes"),
     ),
     GameFilter(
         "termination",
-        lambda games, _, filters: _by_text(
-            games, "Termination", lambda text: termination_class(text) not in filters.terminations
-        ),
+        lambda games, _, filters: _is_limited(filters, "terminations") and _has_other_termination(games, filters),
         _shows("Termination"),
-        _is_limited("terminations"),
     ),
-    GameFilter(
-        "bot",
-        lambda games, _, __: (text_column(games, "WhiteTitle") == "BOT") | (text_column(games, "BlackTitle") == "BOT"),
-        is_set=lambda filters: filters.bots == "drop",
-    ),
+    GameFilter("bot", lambda games, _, filters: filters.bots == "drop" and _has_bot(games)),
     GameFilter(
         "tag",
         lambda games, _, filters: _matches_no_pattern(games, filters),
         lambda games, _, filters, game: _unmatched_tag(games, filters, game),
-        lambda filters: bool(filters.tags),
     ),
 )
 """In order: the first that applies to a game counts."""
@@ -231,8 +223,7 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
     """Verdict on each game, (n,) uint8: the number of its filter in :data:`GAME_FILTERS`, from 1, or ``KEPT``."""
     verdicts = np.zeros(len(games.results), np.uint8)
     for number, rule in enumerate(GAME_FILTERS, 1):
-        if rule.is_set(filters):
-            verdicts[(verdicts == KEPT) & rule.rejects(games, facts, filters)] = number
+        verdicts[(verdicts == KEPT) & rule.rejects(games, facts, filters)] = number
     return verdicts
 
 

@@ -13,8 +13,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-VocabularyName = Literal["uci", "alphazero"]
-
 KNIGHT, BISHOP, ROOK, QUEEN = 1, 2, 3, 4
 PROMOTION_LETTERS = ("", "n", "b", "r", "q")
 CODES = 5 << 12
@@ -58,30 +56,19 @@ class Vocabulary:
     Shogi by Self-Play with a General Reinforcement Learning Algorithm", table S2).
     """
 
-    name: VocabularyName
     size: int  # 1968 or 4672
     index: npt.NDArray[np.int16]  # (CODES,) int16: stored move -> class, or -1
     # (size,) int32: class -> stored move (alphazero: without queen promotion), -1 if off the board
     codes: npt.NDArray[np.int32]
 
-    def code(self, index: int, *, pawn: bool) -> int:
-        """The stored move of a class, raises ValueError if it is none; with ``pawn``, a queen's move may promote."""
-        code = int(self.codes[index])
-        if code < 0:
-            raise ValueError(f"class {index} of the {self.name} vocabulary leads off the board")
-        reaches_the_end = (code >> 9 & 7) in (0, 7)
-        if pawn and code < 1 << 12 and reaches_the_end:
-            code |= QUEEN << 12
-        return code
-
 
 @cache
-def vocabulary(name: VocabularyName) -> Vocabulary:
+def vocabulary(name: Literal["uci", "alphazero"]) -> Vocabulary:
     """The vocabulary of that name, cached."""
     index, codes = _uci_tables() if name == "uci" else _alphazero_tables()
     for table in (index, codes):
         table.setflags(write=False)
-    return Vocabulary(name, len(codes), index, codes)
+    return Vocabulary(len(codes), index, codes)
 
 
 def _square(square: int) -> str:

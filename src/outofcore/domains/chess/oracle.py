@@ -58,10 +58,7 @@ _OTHER_MOVE = re.compile(
     rf"(?:[^\W\d_a-hxKQRBNP]|(?<![\w=-])[^\W\d_a-h]\s+){_SQUARE}|(?<![\w-])(?!O-O|0-0)[oO0]-[oO0](?:-[oO0])?"
 )
 
-ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
 INVALID_POSITION = "invalid_position"
-"""Why a game is not legal chess throughout."""
-
 
 FAULTS = (
     "",
@@ -89,7 +86,7 @@ _LATER = re.compile(r"\s*(?!1\D)\d+\s*\.")
 class Refusal(NamedTuple):
     """Why a game is not legal chess throughout."""
 
-    reason: str  # one of the four above
+    reason: str  # illegal_move, unreadable_move, null_move or invalid_position
     detail: str
 
 
@@ -164,11 +161,11 @@ class Reading(chess.pgn.BaseVisitor["Reading"]):
         try:
             move = board.parse_san(san)
             if not move:
-                self._refuse(NULL_MOVE, f"{where}: {san}")
+                self._refuse("null_move", f"{where}: {san}")
         except chess.InvalidMoveError:
-            self._refuse(UNREADABLE_MOVE, f"{where}: {san}")
+            self._refuse("unreadable_move", f"{where}: {san}")
         except ValueError as error:
-            self._refuse(ILLEGAL_MOVE, f"{where}: {error}")
+            self._refuse("illegal_move", f"{where}: {error}")
         if not self.refusal:
             self.replay.add(board, move)
         board.push(move)

@@ -22,60 +22,50 @@ def read(text: str | bytes) -> Games:
     return read_pgn(np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8))[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "plies", "result"),
-    [
-        ("1. e4\te5\v2.\fd4\rd5 3. c4\r\nc5 0-1", 6, BLACK_WINS),
-        ("e4 e5 1/2-1/2", 2, DRAW),
-        ("1. e4 $14 e5$6 2. d4 $139 d5 *", 4, UNKNOWN_RESULT),
-        ("1. e4 (1. d4 d5 (1... e6 (e5) {)}) 2. c4) e5 (a3) 1-0", 2, WHITE_WINS),
-        ("{(} e4 {)} e5 {1-0 * ; %} d4 1-0 {x}", 3, WHITE_WINS),
-        ("1.e4!? e5?? 2.Nf3! Nc6+!! 3.Bb5# a6 4.O-O+ 1-0", 7, WHITE_WINS),
-        ("1. Nbd2 Nb1xd2 N1xd2 Nxd2 exd5 e8=Q dxe1N+ e2e4 1-0", 8, WHITE_WINS),
-        ("1. e4 e5 2. ... {White forfeits on time} 0-1", 2, BLACK_WINS),
-        ("1. e4 e5 2. {White resigns} 0-1", 2, BLACK_WINS),
-        ("1. e4 ... 0. e5 2... 7 3 . Nf3 1-0", 3, WHITE_WINS),
-        ("\ufeff1. e4 e5 1-0\0\x1a", 2, WHITE_WINS),
-    ],
-)
-def test_text_that_the_engine_takes(text, plies, result):
-    games = read(text)
-    assert games.odd.tolist() == [False]
-    assert games.results.tolist() == [result]
-    assert games.plies.tolist() == [plies]
+STRICT = [
+    ("1. e4\te5\v2.\fd4\rd5 3. c4\r\nc5 0-1", 6, BLACK_WINS),
+    ("e4 e5 1/2-1/2", 2, DRAW),
+    ("1. e4 $14 e5$6 2. d4 $139 d5 *", 4, UNKNOWN_RESULT),
+    ("1. e4 (1. d4 d5 (1... e6 (e5) {)}) 2. c4) e5 (a3) 1-0", 2, WHITE_WINS),
+    ("{(} e4 {)} e5 {1-0 * ; %} d4 1-0 {x}", 3, WHITE_WINS),
+    ("1.e4!? e5?? 2.Nf3! Nc6+!! 3.Bb5# a6 4.O-O+ 1-0", 7, WHITE_WINS),
+    ("1. Nbd2 Nb1xd2 N1xd2 Nxd2 exd5 e8=Q dxe1N+ e2e4 1-0", 8, WHITE_WINS),
+    ("1. e4 e5 2. ... {White forfeits on time} 0-1", 2, BLACK_WINS),
+    ("1. e4 e5 2. {White resigns} 0-1", 2, BLACK_WINS),
+    ("1. e4 ... 0. e5 2... 7 3 . Nf3 1-0", 3, WHITE_WINS),
+    ("\ufeff1. e4 e5 1-0\0\x1a", 2, WHITE_WINS),
+]
+ODD = [
+    ("e4\0e5 1-0", 2, WHITE_WINS),
+    ("e4 e5*", 2, UNKNOWN_RESULT),
+    ("1. e4 e5", 2, NO_RESULT),
+    ("e4 e51-0", 2, WHITE_WINS),
+    ("e4 e5 1/2", 2, DRAW),
+    ("e4 e5 \u00bd", 2, DRAW),
+    ("e4 e5 1/2-1/2 1/2", 2, DRAW),
+    ("e4 e5 0\u20131", 2, BLACK_WINS),
+    ("1. e4 $e5 d5 $ c4 1-0", 4, WHITE_WINS),
+    ("(1. d4) e4 (c4)) e5 ) 1-0", 3, WHITE_WINS),
+    ("1. e4 e5 (2. d4 1-0", 2, NO_RESULT),
+    ("1. e4 e5 (1... c5 1-0) 1-0", 2, WHITE_WINS),
+    ("e4 {;} e5 ; d4 {\nd5 {x\n} c4 1-0", 4, WHITE_WINS),
+    ("e4 {a {b} c} e5 1-0", 2, WHITE_WINS),
+    ("e4 %x e5\n% d4 1-0\nd5 1-0", 3, WHITE_WINS),
+    ("e4 e5 1-0 1-0 $1 ! (d4)", 2, WHITE_WINS),
+    ("e4 e5 1-0 0-1", 2, CONFLICT),
+    ("1.e4!? e5?? 2.--! Nf3! ?! ! .. ... Nc6 1-0", 5, WHITE_WINS),
+    ("e4 \ufeffe5 1-0", 2, WHITE_WINS),
+    ("e4 [e4] e5 1-0", 3, WHITE_WINS),
+    ("1. e4 e5 2. d4 1. d5 1-0", 4, WHITE_WINS),
+]
 
 
 @pytest.mark.parametrize(
-    ("text", "plies", "result"),
-    [
-        ("e4\0e5 1-0", 2, WHITE_WINS),
-        ("e4 e5*", 2, UNKNOWN_RESULT),
-        ("1. e4 e5", 2, NO_RESULT),
-        ("e4 e51-0", 2, WHITE_WINS),
-        ("e4 e5 1/2", 2, DRAW),
-        ("e4 e5 \u00bd", 2, DRAW),
-        ("e4 e5 1/2-1/2 1/2", 2, DRAW),
-        ("e4 e5 0\u20131", 2, BLACK_WINS),
-        ("1. e4 $e5 d5 $ c4 1-0", 4, WHITE_WINS),
-        ("(1. d4) e4 (c4)) e5 ) 1-0", 3, WHITE_WINS),
-        ("1. e4 e5 (2. d4 1-0", 2, NO_RESULT),
-        ("1. e4 e5 (1... c5 1-0) 1-0", 2, WHITE_WINS),
-        ("e4 {;} e5 ; d4 {\nd5 {x\n} c4 1-0", 4, WHITE_WINS),
-        ("e4 {a {b} c} e5 1-0", 2, WHITE_WINS),
-        ("e4 %x e5\n% d4 1-0\nd5 1-0", 3, WHITE_WINS),
-        ("e4 e5 1-0 1-0 $1 ! (d4)", 2, WHITE_WINS),
-        ("e4 e5 1-0 0-1", 2, CONFLICT),
-        ("1.e4!? e5?? 2.--! Nf3! ?! ! .. ... Nc6 1-0", 5, WHITE_WINS),
-        ("e4 \ufeffe5 1-0", 2, WHITE_WINS),
-        ("e4 [e4] e5 1-0", 3, WHITE_WINS),
-        ("1. e4 e5 2. d4 1. d5 1-0", 4, WHITE_WINS),
-    ],
+    ("odd", "text", "plies", "result"), [*((False, *row) for row in STRICT), *((True, *row) for row in ODD)]
 )
-def test_other_text_is_read_by_python_chess(text, plies, result):
+def test_the_engine_takes_what_is_strict_and_python_chess_the_rest(odd, text, plies, result):
     games = read(text)
-    assert games.odd.tolist() == [True]
-    assert games.plies.tolist() == [plies]
-    assert games.results.tolist() == [result]
+    assert (games.odd.tolist(), games.plies.tolist(), games.results.tolist()) == ([odd], [plies], [result])
 
 
 VALUES = st.lists(

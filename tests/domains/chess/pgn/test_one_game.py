@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from outofcore.domains.chess import DOMAIN
 from outofcore.raw.unit import AuditRate, UnitResult
-from tests.domains.chess.test_convert import board_of, moves_of
+from tests.domains.chess.positions import board_fen
+from tests.domains.chess.test_convert import moves_of
 from tests.domains.units import unit_of
 
 BOARDS = ("r1bqkbnr/pppppppp/8/8/8/8/PPPPPPPP/R1BQKBNR", "rn1qkbnr/pppppppp/8/8/8/8/PPPPPPPP/RN1QKBNR")
@@ -35,7 +36,7 @@ def assert_only_whole_games(result: UnitResult) -> None:
     first = 0
     columns = result.sequences
     for elo, length in zip(columns["white_elo"].tolist(), columns["length"].tolist(), strict=True):
-        assert board_of(result, first) == chess.Board(f"{BOARDS[elo % 2]} w KQkq - 0 1").board_fen()
+        assert board_fen(result.rows, first) == chess.Board(f"{BOARDS[elo % 2]} w KQkq - 0 1").board_fen()
         assert result.rows["ply"][first] == 0
         first += length
 
@@ -43,36 +44,27 @@ def assert_only_whole_games(result: UnitResult) -> None:
 HEADER = game(1).split("\n\n")[0].split("\n")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *('[Annotator "over\ntwo lines"]', '[Annotator "over\n\nthree "\n]', "junk", "1. junk", "1-0", "(x)", "]"),
-        *('[WhiteElo "1999"]', '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]', '[FEN "never closed', "[Variant Chess960]"),
-    ],
-)
-@pytest.mark.parametrize("place", range(1, len(HEADER)))
-def test_what_may_part_the_tags_of_two_games_costs_the_game(line, place):
-    text = game(1).replace(HEADER[place], f"{line}\n{HEADER[place]}")
-    result = convert(game(0) + text + game(2))
-    assert [(reject.offset, reject.reason) for reject in result.rejects] == [(len(game(0)), "not_one_game")]
-    assert result.sequences["white_elo"].tolist() == [2000, 2002]
-    assert_only_whole_games(result)
+PARTING = [
+    *('[Annotator "over\ntwo lines"]', '[Annotator "over\n\nthree "\n]', "junk", "1. junk", "1-0", "(x)", "]"),
+    *('[WhiteElo "1999"]', '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]', '[FEN "never closed', "[Variant Chess960]"),
+]
+LEFT_OUT = [  # as python-chess does
+    *("[]", "[", "[ ]", '[Black Type "program"]', "[Annotator Doe]", '["x"]', '[Annotator "never closed'),
+    *('[Annotator "a"] and more', '[Annotator "Kas[Event "x"]', '[Annotator [Site "x"]', '[Elo "1"[Site "x"]'),
+    *('[Größe "1"]', f'[{"x" * 300} "1"]'),
+]
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        *("[]", "[", "[ ]", '[Black Type "program"]', "[Annotator Doe]", '["x"]', '[Annotator "never closed'),
-        *('[Annotator "a"] and more', '[Annotator "Kas[Event "x"]', '[Annotator [Site "x"]', '[Elo "1"[Site "x"]'),
-        *('[Größe "1"]', f'[{"x" * 300} "1"]'),
-    ],
+    ("line", "parts"), [*((line, True) for line in PARTING), *((line, False) for line in LEFT_OUT)]
 )
 @pytest.mark.parametrize("place", range(1, len(HEADER)))
-def test_a_line_that_is_no_complete_tag_is_left_out_of_the_tags_as_python_chess_does(line, place):
+def test_what_may_part_the_tags_of_two_games_costs_the_game_and_no_other_line_does(line, parts, place):
     text = game(1).replace(HEADER[place], f"{line}\n{HEADER[place]}")
     result = convert(game(0) + text + game(2))
-    assert not result.rejects
-    assert result.sequences["white_elo"].tolist() == [2000, 2001, 2002]
+    expected = [(len(game(0)), "not_one_game")] if parts else []
+    assert [(reject.offset, reject.reason) for reject in result.rejects] == expected
+    assert result.sequences["white_elo"].tolist() == ([2000, 2002] if parts else [2000, 2001, 2002])
     assert_only_whole_games(result)
 
 

@@ -25,7 +25,7 @@ from outofcore.domains.chess.source import divided, units
 from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
-from tests.domains.chess.positions import random_positions
+from tests.domains.chess.positions import board_fen, played_moves, random_positions
 
 FIRST = "r2qr1k1/b1p2ppp/pp4n1/P1P1p3/4P1n1/B2P2Pb/3NBP1P/RN1QR1K1 b - - 1 16"
 SPLITS = {"val": 0.0, "test": 0.0}
@@ -43,23 +43,9 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(zstandard.ZstdCompressor().compress(content))
 
 
-def fens(rows: dict[str, np.ndarray], count: int) -> list[str]:
-    """Placement and side to move, from half a byte per square."""
-    found = []
-    for squares, state in zip(rows["squares"][:count], rows["state"][:count], strict=True):
-        board = chess.Board(None)
-        for square in range(64):
-            code = squares[square // 16, square % 8] >> 4 * (square // 8 % 2) & 15
-            if code:
-                board.set_piece_at(square, chess.Piece.from_symbol(".PNBRQK..pnbrqk"[code]))
-        found.append(f"{board.board_fen()} {'wb'[state[0]]}")
-    return found
-
-
-def moves(rows: dict[str, np.ndarray]) -> list[str]:
-    return [
-        chess.Move(code & 63, code >> 6 & 63, [None, 2, 3, 4, 5][code >> 12]).uci() for code in rows["move"].tolist()
-    ]
+def fens(rows: dict[str, np.ndarray]) -> list[str]:
+    """Placement and side to move."""
+    return [f"{board_fen(rows, row)} {'wb'[side]}" for row, side in enumerate(rows["state"][:, 0].tolist())]
 
 
 def test_a_puzzle_is_a_game_whose_solver_has_its_rating(tmp_path: Path) -> None:
@@ -97,8 +83,8 @@ def test_a_puzzle_is_a_game_whose_solver_has_its_rating(tmp_path: Path) -> None:
             expected_fens.append(" ".join(board.fen().split()[:2]))
             expected_moves.append(uci)
             board.push_uci(uci)
-    assert moves(stored) == expected_moves
-    assert fens(stored, len(expected_fens)) == expected_fens
+    assert played_moves(stored) == expected_moves
+    assert fens(stored) == expected_fens
     assert np.stack([games["white_elo"].read(), games["black_elo"].read()], axis=1).tolist() == expected_elo
     for name, column in (("puzzle_id", 0), ("themes", 7), ("popularity", 5)):
         assert games[name].read().tolist() == [row[column] for row in rows]
@@ -111,7 +97,7 @@ def test_a_puzzle_is_a_game_whose_solver_has_its_rating(tmp_path: Path) -> None:
         splits=SPLITS,
     )
     assert solved["rows"]["train"] == 2
-    assert moves(outofcore.open_store(tmp_path / "b.zarr").rows("train").read()) == ["e2g4", "d1g4"]
+    assert played_moves(outofcore.open_store(tmp_path / "b.zarr").rows("train").read()) == ["e2g4", "d1g4"]
 
 
 def test_an_evaluation_is_a_position_with_its_best_move(tmp_path: Path) -> None:
@@ -140,7 +126,7 @@ def test_an_evaluation_is_a_position_with_its_best_move(tmp_path: Path) -> None:
     assert (made["found"], made["accepted"]) == (63, len(set(expected)))
     store = outofcore.open_store(tmp_path / "a.zarr")
     rows = store.rows("train").read()
-    columns = (fens(rows, 60), moves(rows), rows["position_evaluation"].tolist(), rows["mate"].tolist())
+    columns = (fens(rows), played_moves(rows), rows["position_evaluation"].tolist(), rows["mate"].tolist())
     assert list(zip(*columns, strict=True)) == expected
     assert set(store.sequences("train")["depth"].read()) == {"30"}
     value = next(iter(outofcore.loader(store, tensors=outofcore.reading(store, value="evaluation"))))["value"]

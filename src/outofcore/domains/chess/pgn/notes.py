@@ -29,9 +29,12 @@ from outofcore.domains.chess.codes import (
     NO_MATE,
     WHITE_TO_MOVE,
 )
+from outofcore.domains.chess.pgn.grammar import is_digit, row_of, table
 from outofcore.ndarrays import Bytes
 from outofcore.system.compilation import inner_kernel
 
+_NAMES = table(("clk", "emt", "eval"))
+_SPENT, _EVALUATION = 1, 2
 _MOST_DIGITS = 10
 
 
@@ -74,45 +77,31 @@ def clear(notes: Notes, move: int) -> None:
 
 
 @inner_kernel
-def _spells(data: Bytes, i: int, first: int, second: int, third: int) -> bool:
-    """Whether three characters are at ``i``."""
-    return bool(i + 3 < data.size and data[i] == first and data[i + 1] == second and data[i + 2] == third)
-
-
-@inner_kernel
 def read_note(data: Bytes, i: int, notes: Notes, move: int) -> int:
     """Read the note in brackets at ``i`` as one of a move, unless it has one; 1 if the value cannot be read, else 0."""
-    is_clock = _spells(data, i + 2, ord("c"), ord("l"), ord("k"))
-    is_time = _spells(data, i + 2, ord("e"), ord("m"), ord("t"))
-    is_evaluation = _spells(data, i + 2, ord("e"), ord("v"), ord("a")) and data[i + 5] == ord("l")
-    if not (is_clock or is_time or is_evaluation):
-        return 0
-    name_end = i + 6 if is_evaluation else i + 5
-    value = _after_space(data, name_end)
-    if value == name_end:
-        return int(not (value < data.size and (data[value] | 0x20) >= ord("a")))
-    if is_evaluation:
+    name_end = i + 2
+    while name_end < data.size and ord("a") <= data[name_end] | 0x20 <= ord("z"):
+        name_end += 1
+    kind, value = row_of(data, i + 2, name_end, _NAMES), _after_space(data, name_end)
+    if kind < 0 or value == name_end:
+        return int(kind >= 0)
+    if kind == _EVALUATION:
         centipawns, moves, valid = _evaluation(data, value)
         if notes.evaluation[move] == NO_EVALUATION and notes.mate[move] == NO_MATE:
             notes.evaluation[move], notes.mate[move] = centipawns, moves
         return int(not valid)
-    time = _time(data, value, is_time)
-    column = notes.clock if is_clock else notes.spent
+    time = _time(data, value, kind == _SPENT)
+    column = notes.spent if kind == _SPENT else notes.clock
     if column[move] == NO_CLOCK:
         column[move] = time
     return int(time == NO_CLOCK)
 
 
 @inner_kernel
-def _is_digit(data: Bytes, i: int) -> bool:
-    return bool(i < data.size and ord("0") <= data[i] <= ord("9"))
-
-
-@inner_kernel
 def _digits(data: Bytes, i: int) -> tuple[int, int]:
     """The number at ``i``, capped below 10**15, and the index after it."""
     value = 0
-    while _is_digit(data, i):
+    while i < data.size and is_digit(data[i]):
         value = min(value * 10 + data[i] - ord("0"), 10**15 - 1)
         i += 1
     return value, i
@@ -124,7 +113,7 @@ def _fraction(data: Bytes, i: int) -> tuple[int, int]:
     hundredths, weight = 0, 10
     if i < data.size and data[i] == ord("."):
         i += 1
-        while _is_digit(data, i):
+        while i < data.size and is_digit(data[i]):
             hundredths += (data[i] - ord("0")) * weight
             weight //= 10
             i += 1
