@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import chess
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -70,6 +71,26 @@ class Text(nn.Module):
 
     def forward(self, inputs: Tensor, *_: object) -> Tensor:
         return self.tokens(inputs).cumsum(1) / torch.arange(1, inputs.shape[1] + 1)[:, None]
+
+
+class Core(nn.Module):
+    """The mean over lags, and what is around each pixel."""
+
+    channels = 2
+
+    def __init__(self, lags: int, planes: int, more: int = 0) -> None:
+        super().__init__()
+        self.around = nn.Conv2d(lags * planes, self.channels + more, 3, padding=1)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        return self.around(frames).relu()
+
+
+class Wide(Core):
+    """Features of other channels than it states."""
+
+    def __init__(self, **facts: int) -> None:
+        super().__init__(**facts, more=1)
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +200,20 @@ def test_text_takes_one_too(project: Path) -> None:
     outofcore.train(project / "a.zarr", "run", network=Text, tensors={"seq_len": 16}, sample_tokens=5, **SETTINGS)
     forget()
     assert next(outofcore.load_model("run", network=Text).predict("prompt.txt", tokens=3))
+
+
+def test_recordings_take_a_core(project: Path) -> None:
+    draw = np.random.default_rng(0)
+    (project / "raw").mkdir()
+    for name, side in {"a": 4, "b": 6}.items():
+        stim = draw.integers(0, 256, (300, side, 5)).astype(np.uint8)
+        np.savez(project / "raw" / f"{name}.npz", stim=stim, robs=draw.poisson(1, (300, 3)))
+    splits = {"val": 0.3, "test": 0}
+    outofcore.convert("neural", project / "raw", project / "a.zarr", source={"trial_bins": 20}, splits=splits)
+    with pytest.raises(ParamsError, match=r"to return \(2, 2, 4, 5\) for a batch of 2, got \(2, 3, 4, 5\)"):
+        outofcore.train(project / "a.zarr", "run", network=Wide, tensors={"lags": 4}, **SETTINGS)
+    outofcore.train(project / "a.zarr", "run", network=Core, tensors={"lags": 4}, **SETTINGS)
+    forget()
+    model = outofcore.load_model("run", network=Core)
+    assert {row["session"] for row in model.predict("raw")} == {"a", "b"}
+    assert type(model.task.encoder.core) is Core

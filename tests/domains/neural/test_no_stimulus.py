@@ -177,7 +177,11 @@ def test_co_bps_are_those_of_a_glm_from_held_in_to_held_out_neurons(population, 
     ("settings", "message"),
     [
         ({}, "set tensors.history or train.held_out"),
-        ({"train": {"preset": "small", "held_out": 0.5}}, "there is no stimulus: set it to test"),
+        (
+            {"train": {"preset": "small", "held_out": 0.5}},
+            "small is of frames, and there is no stimulus: set preset to test",
+        ),
+        ({"network": "mine:Net", "held_out": 0.5}, "mine:Net is of frames, and there is no stimulus"),
         ({"train": {"held_out": {"column": "area", "values": ["V1"]}}}, "keeps heldout of the units, not 'area': list"),
         ({"train": {"held_out": {"column": "heldout"}}}, "expected some of 8 neurons, got 8"),
         ({"train": {"held_out": 0.1}}, "expected some of 8 neurons, got 0"),

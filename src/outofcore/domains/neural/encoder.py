@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outofcore.domains.neural.metrics import LEAST_RATE
+from outofcore.domains.own_network import own_network
 
 
 @dataclass(frozen=True)
@@ -116,22 +117,36 @@ class LinearReadout(nn.Module):
 class Encoder(nn.Module):
     """A shared core and one readout per session.
 
-    With a core, all sessions need the same number of planes. ``preset`` is a key of :data:`PRESETS`. ``positive``
+    With a core, all sessions need the same number of planes. ``preset`` is a key of :data:`PRESETS`; ``network``, if it
+    names a class, makes the core: of ``lags`` and ``planes``, it turns frames (batch, lags x planes, height, width)
+    float32 into features (batch, channels, height, width), and has ``channels`` as an attribute. ``positive``
     applies softplus, bounded below by :data:`outofcore.domains.neural.metrics.LEAST_RATE`. ``history`` bins of the
     responses of all neurons that are seen add a linear term: coupling filters, in the diagonal those of a neuron's own
     history.
     """
 
     def __init__(
-        self, sessions: tuple[SessionShape, ...], lags: int, preset: str, *, positive: bool, history: int = 0
+        self,
+        sessions: tuple[SessionShape, ...],
+        lags: int,
+        preset: str,
+        *,
+        positive: bool,
+        history: int = 0,
+        network: str = "",
     ) -> None:
         super().__init__()
         self.sessions, self.lags, self.positive = sessions, lags, positive
-        layers = PRESETS[preset]
-        self.core = Core(lags * sessions[0].planes, layers)
+        layers, planes, size = PRESETS[preset], sessions[0].planes, sessions[0].frame[-2:]
+        self.core: Any = Core(lags * planes, layers)
+        if ":" in network:
+            frames = ((lags * planes, *size), torch.float32)
+            self.core = own_network(
+                network, (frames,), lambda core: ((core.channels, *size),), lags=lags, planes=planes
+            )
         self.readouts = nn.ModuleList(
             FactorizedReadout(session, self.core.channels)
-            if layers
+            if layers or ":" in network
             else LinearReadout(session.neurons, lags * session.pixels)
             for session in sessions
             if session.pixels
@@ -196,6 +211,8 @@ class Encoder(nn.Module):
 
     def filters(self) -> dict[str, Tensor]:
         """Filters for display, lags in order of time: of each session, or of the core's first layer."""
+        if not isinstance(self.core, Core):
+            return {}
         first = next((step for step in self.core.steps if isinstance(step, nn.Conv2d)), None)
         if first is not None:
             kernels = first.weight.detach()

@@ -104,14 +104,15 @@ class NeuralTask(Task):
         super().__init__()
         self.sessions, self.section = sessions, section
         train, tensors = section.train, section.tensors
-        if len({session.planes for session in sessions}) > 1 and train.preset != "test":
+        if len({session.planes for session in sessions}) > 1 and train.has_core:
             raise ParamsError(
                 "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
             )
         bins = tensors.history + (train.held_out is not None)
-        if not sessions[0].pixels and train.preset != "test":
+        if not sessions[0].pixels and train.has_core:
+            network = train.network if ":" in train.network else train.preset
             raise ParamsError(
-                f"neural.train.preset: {train.preset} is of frames, and there is no stimulus: set it to test"
+                f"neural.train: {network} is of frames, and there is no stimulus: set preset to test, without network"
             )
         if not (sessions[0].pixels or bins or sessions[0].covariates):
             names = " or ".join(f"source.names.{role.field}" for role in COVARIATES)
@@ -121,7 +122,9 @@ class NeuralTask(Task):
             )
         self.poisson = train.loss == "poisson"
         self.partly_used = len(sessions) > 1
-        self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson, history=bins)
+        self.encoder = Encoder(
+            sessions, tensors.lags, train.preset, positive=self.poisson, history=bins, network=train.network
+        )
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
         self._repeated = _evenly_chosen(repeated or (np.empty(0, np.int64),) * len(sessions), sessions)
         cells = [

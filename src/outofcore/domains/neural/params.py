@@ -16,6 +16,7 @@ from outofcore.checks import MOST
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.resampling import Resampling
 from outofcore.domains.neural.transforms import SIGNED, ResponseType, StimulusType, Transforms, bins_before
+from outofcore.domains.own_network import network_setting
 from outofcore.domains.sections import DomainSection, Filters, Raw, StoreSection, TrainSection, is_unset
 from outofcore.store.codecs import CodecName
 
@@ -240,6 +241,7 @@ class NeuralStoreSection(StoreSection):
 class NeuralTrainSection(TrainSection):
     """Training of an encoder: the shared core and the readouts."""
 
+    network: str = network_setting("convolutions")
     preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         256, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
@@ -252,6 +254,11 @@ class NeuralTrainSection(TrainSection):
     loss: Literal["poisson", "squared"] = Field(
         "poisson", description="poisson for counts and rates; squared for traces, which may be negative"
     )
+
+    @property
+    def has_core(self) -> bool:
+        """Whether frames pass a core that sessions share, before the readouts."""
+        return ":" in self.network or self.preset != "test"
 
 
 class NeuralSection(DomainSection):
