@@ -50,8 +50,7 @@ def trained(store: Store, preset: str, residency: Any, steps: int) -> dict[str, 
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     task, reading = domain.task(store, section), domain.reading(store.attributes, section)
-    of = {"memory": machine.memory, "residency": residency, "threads": machine.workers, "device": DEVICE}
-    batches, val = open_loaders(store, task, reading, section.train, **of)
+    batches, val = open_loaders(store, task, reading, section.train, replace(machine, residency=residency), DEVICE)
     with tempfile.TemporaryDirectory() as name_out, batches, val:
         out, own = Path(name_out), {"device": str(DEVICE), "threads": machine.workers}
         fit(task, batches, val, section.train, name=name, out=out, identity={}, **own)

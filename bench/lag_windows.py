@@ -32,6 +32,7 @@ from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.tensors import prepare
 from outofcore.loading.loader import loader
 from outofcore.order.plain import Shuffle
+from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes, parse_bytes
 from outofcore.store.reader import Store, open_store
 from outofcore.system.peak_memory import MemoryWatch
@@ -153,7 +154,7 @@ def trained(path: str, memory: int) -> dict[str, Any]:
     task, reading = DOMAIN.task(store, section), DOMAIN.reading(store.attributes, section)
     device = torch.device("cpu")
     before = sum(memory_used())
-    loaders = open_loaders(store, task, reading, section.train, memory=memory, residency="auto", device=device)
+    loaders = open_loaders(store, task, reading, section.train, Machine(memory=memory), device)
     with tempfile.TemporaryDirectory() as out, MemoryWatch(interval=0.1) as watch:
         figures = fit(task, *loaders, section.train, name="neural", out=Path(out), identity={}, device="cpu", threads=2)
     return {"steps": figures["steps"], "peak_rss_bytes": watch.peak_rss_bytes, "of_it_before": before}

@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from outofcore.domains.registry import get_domain
+from outofcore.settings.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit
@@ -81,6 +82,6 @@ def train(folder: Path, name: str) -> None:
     task = get_domain(name).task(store, section)
     reading = get_domain(name).reading(store.attributes, section)
     cpu = torch.device("cpu")
-    both = open_loaders(store, task, reading, section.train, memory=1 << 28, residency="auto", device=cpu)
+    both = open_loaders(store, task, reading, section.train, Machine(memory=1 << 28), cpu)
     identity = identity_of(store, section)
     fit(task, *both, section.train, name=name, out=folder, identity=identity, device="cpu")

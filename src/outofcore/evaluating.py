@@ -13,7 +13,7 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.splits import SPLITS
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import named_device
-from outofcore.models import load_model, model_file, read_model
+from outofcore.models import load_model
 from outofcore.settings.machine import Machine, load_machine
 from outofcore.settings.yaml_text import parse_json
 from outofcore.store.connection import is_address
@@ -23,7 +23,7 @@ from outofcore.store.reader import Store
 from outofcore.training import evaluation
 from outofcore.training.loaders import open_split, open_streams
 from outofcore.training.ranks import choose_device
-from outofcore.training.results import load_weights, model_digest, split_digest
+from outofcore.training.results import load_weights, model_digest, model_file, read_model, split_digest
 
 
 def evaluate(
@@ -117,19 +117,9 @@ def evaluate_split(
         task.tally = batches.tally
         sequences = [len(batches)]
     else:
-        batches = open_split(
-            read,
-            task,
-            domain.reading(store.attributes, section),
-            section.train,
-            split,
-            shuffle=False,
-            memory=machine.memory,
-            residency=machine.residency,
-            device=device,
-            threads=machine.workers,
-            columns=("sequence",),
-        )
+        reading = domain.reading(store.attributes, section)
+        of_split: dict[str, Any] = {"shuffle": False, "columns": ("sequence",)}
+        batches = open_split(read, task, reading, section.train, machine, device, split, **of_split)
     mixed = section.train.precision == "bf16-mixed"
     figures = evaluation.evaluate(task.to(device), batches, sequences, micro_batch=machine.micro_batch, mixed=mixed)
     if not figures:

@@ -32,9 +32,8 @@ from outofcore.settings.yaml_text import parse_json
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
 from outofcore.system.durable import TemporaryFolder
-from outofcore.training.checkpoint import read_saved
 from outofcore.training.evaluation import add_sums
-from outofcore.training.results import MODEL, section_of_identity
+from outofcore.training.results import model_file, read_model, section_of_identity
 
 STORE = "store.zarr"
 BATCH = 256
@@ -79,7 +78,7 @@ def load_model(
     """
     if not isinstance(path, str | Path):
         refuse("path", "the folder of a model, such as models/chess", path)
-    place = named_device(device)
+    computes_on = named_device(device)
     file = model_file(Path(path))
     content = read_model(file)
     try:
@@ -102,7 +101,8 @@ def load_model(
         schemas = {part: Schema(rows=(), sequences=(), attributes=stated) for part, stated in described}
         _check_sizes(content["model"], [stated[size] for _, stated in described for size in domain.sizes])
         with torch.device("meta"):  # takes no memory
-            _check_shapes(content["model"], make(section, schemas).state_dict())
+            planned = make(section, schemas)
+        planned.load_state_dict(content["model"], assign=True)
         task = make(section, schemas)
         task.load_state_dict(content["model"])
     except (ValidationError, RuntimeError, KeyError, TypeError, AttributeError) as error:
@@ -110,7 +110,7 @@ def load_model(
             f"{file}: expected a model of outofcore {metadata.version('outofcore')}, got one of {version} that does "
             "not fit it; install that version, or train again"
         ) from error
-    return Model(domain, section, attributes, tuple(parts) or ("",), task.to(place).eval())
+    return Model(domain, section, attributes, tuple(parts) or ("",), task.to(computes_on).eval())
 
 
 class Model:
@@ -217,8 +217,7 @@ class Model:
         folder, figures = TemporaryFolder(), dict[str, float]()
         try:
             rejects, rejected = self._convert(section, folder.path)
-            store = open_store(folder.path / STORE)
-            self._check_known(store)
+            store = self._known(open_store(folder.path / STORE))
         except BaseException:
             folder.remove()
             raise
@@ -256,16 +255,15 @@ class Model:
 
     def _options(self, options: Mapping[str, Any]) -> Any:
         """Options of :meth:`predict`, checked; raises ParamsError."""
-        known_options = self.domain.prediction_options()
+        known = self.domain.prediction_options()
         try:
-            return known_options.model_validate(options)
+            return known.model_validate(options)
         except ValidationError as error:
             wrong = error.errors()[0]
-            known = ", ".join(known_options.model_fields) or "none"
-            message = f"{wrong['loc'][0]}: {wrong['msg'][:1].lower()}{wrong['msg'][1:]}, got {wrong['input']!r}"
+            message = f"{wrong['msg'][:1].lower()}{wrong['msg'][1:]}, got {wrong['input']!r}"
             if wrong["type"] == "extra_forbidden":
-                message = f"{wrong['loc'][0]}: no such option for {self.domain.name}; there are: {known}"
-            raise ParamsError(message) from error
+                message = f"no such option for {self.domain.name}; there are: {', '.join(known.model_fields) or 'none'}"
+            raise ParamsError(f"{wrong['loc'][0]}: {message}") from error
 
     def _convert(self, section: Any, folder: Path) -> tuple[list[dict[str, str]], Counter[str]]:
         """Convert into a store of one split in a folder; returns the first rejected records, and all by reason."""
@@ -273,21 +271,20 @@ class Model:
         try:
             convert_to_folder(self.domain, section, folder / STORE, rejects, machine, kept=KEPT_NOTHING)
         except RawInputError as error:
-            first, counts = _rejected(rejects)
-            if first:
-                raise RawInputError(
-                    f"{section.raw}: nothing that the model can read; {summary(first, counts)}"
-                ) from error
-            raise
+            left_out = _rejected(rejects)
+            if not left_out[0]:
+                raise
+            raise RawInputError(f"{section.raw}: nothing that the model can read; {summary(*left_out)}") from error
         return _rejected(rejects)
 
-    def _check_known(self, store: Store) -> None:
+    def _known(self, store: Store) -> Store:
         for part in store.parts:
             if part not in self._parts:
                 raise RawInputError(
                     f"session {part} was not in training; the model knows {', '.join(self._parts)}: a session is known "
                     "by the name of its file, below the raw folder"
                 )
+        return store
 
     def _rows(self, store: Store, options: Any, figures: dict[str, float]) -> Iterator[Row]:
         """Predictions of all parts of a store; ``figures`` are those of its samples, at the end."""
@@ -405,39 +402,3 @@ def _check_sizes(saved: Mapping[str, Tensor], sizes: Sequence[int]) -> None:
     """Raise KeyError for a size of which there are fewer weights: it is not that of this model."""
     if sizes and max(sizes) > sum(tensor.numel() for tensor in saved.values()):
         raise KeyError(max(sizes))
-
-
-def _check_shapes(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Raise KeyError unless names and shapes are those that are expected."""
-    shapes, others = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (saved, expected))
-    if shapes != others:
-        raise KeyError(*(shapes.items() ^ others.items()))
-
-
-def model_file(path: Path) -> Path:
-    """The ``model.pt`` of a folder, or of the only model of a run; raises StateError if there are several."""
-    if not path.is_dir():
-        return path
-    trained = sorted(path.glob(f"models/*/{MODEL}"))
-    if not trained or (path / MODEL).is_file():
-        return path / MODEL
-    if len(trained) > 1:
-        names = ", ".join(str(file.parent) for file in trained)
-        raise StateError(f"{path}: expected one model, found {len(trained)}; name one of {names}")
-    return trained[0]
-
-
-def run_folder(file: Path) -> Path | None:
-    """The run or project that has this ``model.pt`` in ``models/<domain>``; None if it is elsewhere."""
-    folder = file.absolute().parent
-    return folder.parents[1] if folder.parent.name == "models" else None
-
-
-def read_model(file: Path) -> dict[str, Any]:
-    """The content of a ``model.pt``; raises StateError."""
-    if not file.is_file():
-        raise StateError(
-            f"{file}: no model here; expected the folder of a run, such as runs/first, or a folder models/chess in it"
-        )
-    message = f"{file}: expected a model, got a damaged or another file; get it again, or train again"
-    return read_saved(file, message)

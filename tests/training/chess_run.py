@@ -18,6 +18,7 @@ from outofcore.domains.chess.schema import POSITION_COLUMNS
 from outofcore.domains.chess.tensors import ChessReading, TensorSection
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch
+from outofcore.settings.machine import Machine
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Layout, Schema
 from outofcore.store.target import Target
@@ -81,9 +82,8 @@ def train(
         task,
         ChessReading(tensors),
         SETTINGS,
-        memory=memory,
-        residency="streamed",
-        device=torch.device("cpu"),
+        Machine(memory=memory, residency="streamed"),
+        torch.device("cpu"),
     )
     return fit(
         task,

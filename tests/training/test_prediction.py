@@ -35,9 +35,8 @@ MEASURED = """
 import psutil
 import torch
 from outofcore.domains.chess import DOMAIN
-from outofcore.training.loop import train_step
 from outofcore.system.peak_memory import MemoryWatch
-from outofcore.training.optimizers import make_optimizer
+from outofcore.training.optimizers import make_optimizer, train_step
 from outofcore.training.memory_forecast import made_up_sample
 
 torch.set_num_threads(1)

@@ -154,9 +154,8 @@ def trace(
                 splits_with,
             )
             from outofcore.loading.loader import loader
-            from outofcore.models import model_file, read_model
             from outofcore.params import given_settings
-            from outofcore.training.results import MODEL
+            from outofcore.training.results import MODEL, model_file, read_model
 
         file = model_file(Path(place))
         if file.name == MODEL and file.is_file():

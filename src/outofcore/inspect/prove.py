@@ -23,7 +23,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.errors import OutOfCoreError, ParamsError, StateError, StoreError
 from outofcore.inspect.diff import rejects_of
 from outofcore.inspect.store import flat_params
-from outofcore.models import load_model, model_file, read_model, run_folder
+from outofcore.models import load_model
 from outofcore.order.steps import Steps
 from outofcore.params import load_params, raw_settings
 from outofcore.project.code import training_code
@@ -36,7 +36,16 @@ from outofcore.store.seal import SEAL
 from outofcore.store.verify import verify
 from outofcore.training.arithmetic import PORTABLE, with_arithmetic
 from outofcore.training.loaders import training_batches
-from outofcore.training.results import MODEL, identity_of, order_of, section_of_identity, settings_of_run
+from outofcore.training.results import (
+    MODEL,
+    identity_of,
+    model_file,
+    order_of,
+    read_model,
+    run_folder,
+    section_of_identity,
+    settings_of_run,
+)
 from outofcore.training.run import run
 
 Verdict = Literal["holds", "differs", "not here"]

@@ -13,7 +13,6 @@ from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import Look, looks
 from outofcore.loading.iteration import Loader
 from outofcore.loading.origins import Origin, sequences_of
-from outofcore.models import run_folder
 from outofcore.params import load_params, section_of_store
 from outofcore.raw.files import RawFile, unpacked_name
 from outofcore.settings.machine import load_machine
@@ -22,7 +21,7 @@ from outofcore.store.connection import is_address
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 from outofcore.training.loaders import training_batches
-from outofcore.training.results import section_of_identity
+from outofcore.training.results import run_folder, section_of_identity
 
 Place = tuple[int, int]
 """Member and offset of a record in its raw file."""

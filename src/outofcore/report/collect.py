@@ -20,13 +20,13 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.loading.loader import loader
-from outofcore.models import BATCH, load_model, read_model
+from outofcore.models import BATCH, load_model
 from outofcore.settings.machine import load_machine
 from outofcore.settings.yaml_text import parse_json, parse_yaml
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 from outofcore.training.ranks import choose_device
-from outofcore.training.results import MODEL, model_digest
+from outofcore.training.results import MODEL, model_digest, read_model
 
 EXAMINED = 1024
 """Rows of validation that mistakes are chosen from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,7 +18,6 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.order.plain import InOrder, Shuffle
 from outofcore.settings.machine import Machine
-from outofcore.settings.residencies import ResidencyName
 from outofcore.settings.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet, this_rank
@@ -62,35 +62,23 @@ def open_loaders(
     task: Task,
     reading: Reading,
     section: TrainSection,
-    *,
-    memory: int,
-    residency: ResidencyName,
+    machine: Machine,
     device: torch.device,
-    threads: int | None = None,
 ) -> tuple[Loader, Loader]:
     """Shuffled batches of the train split, and those of the val split.
 
     Validation is in store order if all of it is used, otherwise shuffled, so that a subset covers the whole store. Each
-    rank gets its share of every batch. Over all ranks of this machine, ``memory`` bytes are for
-    both loaders, and ``threads`` for each (None: what :func:`outofcore.loader` takes).
+    rank gets its share of every batch. Memory and workers of the machine are for all of its ranks, and memory for both
+    loaders.
 
     Raises ParamsError if a task of balanced batches has several ranks.
     """
     ranks = meet(device)
     if "shuffle" in task.loader_options():
         refuse_ranks(ranks.world, BALANCED)
-    share = memory // ranks.local_world
-    opened = partial(
-        open_split,
-        store,
-        task,
-        reading,
-        section,
-        memory=share // LOADERS,
-        residency=residency,
-        device=device,
-        threads=threads and max(1, threads // ranks.local_world),
-    )
+    share, workers = machine.memory // ranks.local_world, max(1, machine.workers // ranks.local_world)
+    of_rank = replace(machine, memory=share // LOADERS, workers=workers)
+    opened = partial(open_split, store, task, reading, section, of_rank, device)
     try:
         return opened("train", shuffle=True), opened("val", shuffle=section.val_examples is not None)
     except BudgetError as error:
@@ -105,13 +93,11 @@ def open_split(
     task: Task,
     reading: Reading,
     section: TrainSection,
+    machine: Machine,
+    device: torch.device,
     split: str,
     *,
     shuffle: bool,
-    memory: int,
-    residency: ResidencyName,
-    device: torch.device,
-    threads: int | None = None,
     columns: tuple[str, ...] = (),
     ranks: int | None = None,
 ) -> Loader:
@@ -132,10 +118,10 @@ def open_split(
         seed=section.seed,
         tensors=task.reading_for(device, reading),
         columns=columns,
-        memory=memory,
-        residency=residency,
+        memory=machine.memory,
+        residency=machine.residency,
         device=device,
-        threads=threads,
+        threads=machine.workers,
         rank=None if ranks is None else 0,
         world_size=ranks,
         **options,
@@ -144,18 +130,9 @@ def open_split(
 
 def training_batches(domain: Domain, section: Any, store: Store, memory: int, ranks: int | None = None) -> Loader:
     """Batches of the train split as a training on a store with these settings has them, on the CPU."""
-    return open_split(
-        store,
-        domain.task(store, section),
-        domain.reading(store.attributes, section),
-        section.train,
-        "train",
-        shuffle=True,
-        memory=memory,
-        residency="auto",
-        device=torch.device("cpu"),
-        ranks=ranks,
-    )
+    task, reading = domain.task(store, section), domain.reading(store.attributes, section)
+    machine, cpu = Machine(memory=memory), torch.device("cpu")
+    return open_split(store, task, reading, section.train, machine, cpu, "train", shuffle=True, ranks=ranks)
 
 
 def refuse_ranks(world: int, what: str, cure: str = "run it on one") -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from outofcore.display.console import interrupted
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
@@ -24,18 +29,17 @@ from outofcore.order.steps import Steps
 from outofcore.system.durable import write_json
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
-from outofcore.training.curves import Curves
 from outofcore.training.evaluation import add_sums
-from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
-from outofcore.training.optimizers import learning_rate, make_optimizer
-from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
-from outofcore.training.results import model_digest, order_of, write_model, write_plots
+from outofcore.training.optimizers import learning_rate, make_optimizer, train_step
+from outofcore.training.ranks import add_up_each, any_of, choose_device, meet, wait_for_all
+from outofcore.training.results import Curves, model_digest, order_of, write_model, write_plots
 
 ROWS = 200
 """Approximate number of rows of the training curve."""
 
 _DIGITS = 6
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LAYERS = 64  # purpose of a key; those of the loader are lower numbers
 
 
@@ -351,28 +355,35 @@ class _Run:
             raise KeyboardInterrupt
 
 
-def train_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
-) -> Tensor:
-    """Make one optimizer step; returns the summed loss of the batch and its count, over all ranks.
+class StopBetweenSteps:
+    """Handles the signals during its ``with`` block: the first is a request, Ctrl-C after it stops at once.
 
-    Gradients are those of the summed loss, divided by the count of the whole batch: equal up to rounding for any pieces
-    and number of ranks, even if they count unequal numbers of tokens or bins. Clipped after that division, so that a
-    bound means the same whatever the pieces.
+    A second SIGTERM changes nothing: schedulers and torchrun may both send one to each rank.
     """
-    optimizer.zero_grad()
-    loss = count = torch.zeros((), device=next(model.parameters()).device)
-    for number, piece in enumerate(pieces, 1):
-        # Ranks exchange gradients once, with the last piece.
-        with model.no_sync() if isinstance(model, DistributedDataParallel) and number < len(pieces) else nullcontext():
-            piece_loss, piece_count = model(piece)
-            piece_loss.backward()
-        loss, count = loss + piece_loss.detach(), count + piece_count.detach()
-    totals = add_up(torch.stack([loss, count.to(loss.dtype)]))
-    for parameter in model.parameters():
-        if parameter.grad is not None:  # the mean over ranks, where the sum is needed
-            parameter.grad /= totals[1].clamp(min=1) / world
-    if clip_norm is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-    optimizer.step()
-    return totals
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._ask) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        interrupted.clear()
+
+    def requested(self) -> bool:
+        """Whether to stop here: the same on all ranks, whichever received the signal."""
+        return any_of(self._asked)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._asked and number == signal.SIGINT:
+            interrupted.set()
+            raise KeyboardInterrupt
+        if not self._asked:
+            self._asked = True
+            sys.stderr.write("\nstopping after this step (Ctrl-C to stop at once)\n")

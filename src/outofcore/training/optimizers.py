@@ -1,18 +1,22 @@
-"""Optimizers by name, including one with 8-bit states."""
+"""Optimizers by name, including one with 8-bit states, their learning rate, and a step."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from outofcore.domains.sections import TrainSection
+from outofcore.domains.task import Batch
 from outofcore.system.extras import load
+from outofcore.training.ranks import add_up
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
 BLOCK, SMALLEST = 256, 4096
@@ -66,3 +70,30 @@ def state_bytes(sizes: Iterable[int], name: str) -> int:
     if name == "adamw":
         return sum(8 * size for size in sizes)
     return sum(8 * size if size < SMALLEST else 2 * size + 8 * -(-size // BLOCK) for size in sizes)
+
+
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
+) -> Tensor:
+    """Make one optimizer step; returns the summed loss of the batch and its count, over all ranks.
+
+    Gradients are those of the summed loss, divided by the count of the whole batch: equal up to rounding for any pieces
+    and number of ranks, even if they count unequal numbers of tokens or bins. Clipped after that division, so that a
+    bound means the same whatever the pieces.
+    """
+    optimizer.zero_grad()
+    loss = count = torch.zeros((), device=next(model.parameters()).device)
+    for number, piece in enumerate(pieces, 1):
+        # Ranks exchange gradients once, with the last piece.
+        with model.no_sync() if isinstance(model, DistributedDataParallel) and number < len(pieces) else nullcontext():
+            piece_loss, piece_count = model(piece)
+            piece_loss.backward()
+        loss, count = loss + piece_loss.detach(), count + piece_count.detach()
+    totals = add_up(torch.stack([loss, count.to(loss.dtype)]))
+    for parameter in model.parameters():
+        if parameter.grad is not None:  # the mean over ranks, where the sum is needed
+            parameter.grad /= totals[1].clamp(min=1) / world
+    if clip_norm is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    optimizer.step()
+    return totals

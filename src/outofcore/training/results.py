@@ -9,11 +9,12 @@ import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from outofcore.display.bar import Bar
 from outofcore.domains.own_network import own_name
 from outofcore.domains.registry import get_domain
 from outofcore.domains.task import Task
@@ -26,8 +27,45 @@ from outofcore.system.durable import replace_file, replace_text
 from outofcore.training.checkpoint import read_saved, write_saved
 from outofcore.training.loaders import Batches
 from outofcore.training.optimizers import state_bytes
+from outofcore.training.ranks import this_rank
 
 MODEL = "model.pt"
+
+
+class Curves:
+    """Shows a run of so many steps; ranks other than the first show nothing.
+
+    A curve is a table of two columns, such as ``train/loss.tsv``. DVCLive is not used: it would make a DVC repository
+    of any Git repository that it is started in.
+    """
+
+    def __init__(self, name: str, folder: Path, steps: int) -> None:
+        self._folder, self._first, self._steps = folder, this_rank().rank == 0, steps
+        self._bar = Bar(silent=not self._first)
+        self._line = self._bar.add_task(f"train {name}", total=steps)
+
+    def __enter__(self) -> Self:
+        for earlier in self._folder.glob("*/*.tsv") if self._first else ():
+            earlier.unlink()  # those of a run that resumes are drawn again
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def draw(self, step: int, figures: dict[str, float]) -> None:
+        """Add a row."""
+        for key, value in figures.items() if self._first else ():
+            table = self._folder / f"{key}.tsv"
+            rows = [(step, value)] if table.exists() else [("step", table.stem), (step, value)]
+            table.parent.mkdir(parents=True, exist_ok=True)
+            with table.open("a", encoding="utf-8", newline="") as file:
+                csv.writer(file, "excel-tab", lineterminator="\n").writerows(rows)
+
+    def show(self, step: int, *facts: str) -> None:
+        """Show that so many steps are made, and what is known of them."""
+        shown = ", ".join((f"step {step:,} of {self._steps:,}", *filter(None, facts)))
+        self._bar.update(self._line, completed=step, facts=shown)
 
 
 class SavedBytes(NamedTuple):
@@ -154,3 +192,32 @@ def write_model(folder: Path, task: Task, identity: str, step: int, record: Mapp
     _remove(folder, "*.txt")
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")
+
+
+def model_file(path: Path) -> Path:
+    """The ``model.pt`` of a folder, or of the only model of a run; raises StateError if there are several."""
+    if not path.is_dir():
+        return path
+    trained = sorted(path.glob(f"models/*/{MODEL}"))
+    if not trained or (path / MODEL).is_file():
+        return path / MODEL
+    if len(trained) > 1:
+        names = ", ".join(str(file.parent) for file in trained)
+        raise StateError(f"{path}: expected one model, found {len(trained)}; name one of {names}")
+    return trained[0]
+
+
+def run_folder(file: Path) -> Path | None:
+    """The run or project that has this ``model.pt`` in ``models/<domain>``; None if it is elsewhere."""
+    folder = file.absolute().parent
+    return folder.parents[1] if folder.parent.name == "models" else None
+
+
+def read_model(file: Path) -> dict[str, Any]:
+    """The content of a ``model.pt``; raises StateError."""
+    if not file.is_file():
+        raise StateError(
+            f"{file}: no model here; expected the folder of a run, such as runs/first, or a folder models/chess in it"
+        )
+    message = f"{file}: expected a model, got a damaged or another file; get it again, or train again"
+    return read_saved(file, message)

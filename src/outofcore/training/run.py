@@ -138,8 +138,7 @@ def run(
     """
     name, device = domain.name, choose_device(machine.device)
     ranks = meet(device)  # before the task is made, whose notes come from the first rank
-    if ranks.rank or tell is None:
-        tell = _ignore
+    tell = (None if ranks.rank else tell) or (lambda *_: None)
     tell(f"{name}: device {device}")
     if section.train.arithmetic == "portable":
         tell(f"{name}: {name}.train.arithmetic is portable: one thread on the CPU; native uses the whole machine")
@@ -158,16 +157,8 @@ def run(
         train, val = open_streams(domain, section, store, machine, device)
         task.tally = val.tally
     else:
-        train, val = open_loaders(
-            store,
-            task,
-            domain.reading(store.attributes, section),
-            section.train,
-            memory=machine.memory,
-            residency=machine.residency,
-            device=device,
-            threads=machine.workers,
-        )
+        reading = domain.reading(store.attributes, section)
+        train, val = open_loaders(store, task, reading, section.train, machine, device)
         tell(*train.notes, *val.notes)
     if not ranks.rank:
         (metrics / "test.json").unlink(missing_ok=True)  # of another model
@@ -191,7 +182,3 @@ def run(
     if streamed and not ranks.rank:
         write_json(metrics / "stream_run.json", train.tally.figures())
     return figures
-
-
-def _ignore(*lines: str) -> None:
-    del lines

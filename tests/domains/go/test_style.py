@@ -15,6 +15,7 @@ from outofcore.domains.go.players import look_up
 from outofcore.domains.go.style import NEAR, StyleNetwork, StyleTask, ge2e
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
+from outofcore.settings.machine import Machine
 from outofcore.store.reader import Store
 from outofcore.training.loaders import open_loaders
 from outofcore.training.ranks import Ranks
@@ -54,9 +55,7 @@ def test_several_ranks_are_refused(store: Store, store_section: GoSection, monke
     task, reading = make(store, store_section)
     monkeypatch.setattr("outofcore.training.loaders.meet", lambda _: Ranks(1, 2, 1, 2))
     with pytest.raises(ParamsError, match="expected one rank, got 2"):
-        open_loaders(
-            store, task, reading, store_section.train, memory=2**28, residency="auto", device=torch.device("cpu")
-        )
+        open_loaders(store, task, reading, store_section.train, Machine(memory=2**28), torch.device("cpu"))
 
 
 def test_learns_to_tell_players_apart(store: Store, store_section: GoSection) -> None:

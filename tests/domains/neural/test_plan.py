@@ -87,7 +87,7 @@ def test_memory_that_is_advised_is_enough_for_the_loaders(sample, tmp_path):
             residency = words[0].removeprefix("residency ")
             memory = parse_bytes(words[1].removeprefix("memory ").split(" (")[0])
             loaders = open_loaders(
-                store, task, reading, section.train, memory=memory, residency=residency, device=torch.device("cpu")
+                store, task, reading, section.train, Machine(memory=memory, residency=residency), torch.device("cpu")
             )
             assert {reader.plan.kind for reader in loaders[0].readers} <= {residency, "ram"}
             tried += 1
