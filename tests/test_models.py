@@ -510,24 +510,6 @@ def test_what_cannot_be_read_at_all_is_one_line(project: Path, elsewhere: Path) 
         model.predict("nowhere.pgn")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tokens": 3}, "tokens: no such option for chess; there are: best"),
-        ({"best": 0}, "best: input should be greater than or equal to 1, got 0"),
-    ],
-)
-def test_a_wrong_option_is_named(project: Path, elsewhere: Path, options: dict, message: str) -> None:
-    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
-    with pytest.raises(ParamsError, match=message):
-        model.predict("game.pgn", **options)
-
-
-def test_the_file_is_the_same_each_time(project: Path, elsewhere: Path) -> None:
-    first, second = (write_random(project, "neural", elsewhere / name) / "model.pt" for name in ("a", "b"))
-    assert first.read_bytes() == second.read_bytes()
-
-
 class Runs:
     """Runs a command wherever it is unpickled."""
 

@@ -164,32 +164,8 @@ def test_the_loader_of_balanced_batches_holds_one_of_them():
     assert [each.batches.batch // 1620 for each in train] == sample_bytes
 
 
-def kept_by_torch(size: NetworkShape, windows: int, *, mixed: bool, told_apart: bool) -> int:
-    """Bytes of everything that autograd holds on to after a forward pass, but for the parameters."""
-    network = Network(size)
-    own = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
-    kept: dict[int, torch.Tensor] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage().data_ptr()
-        if storage not in own:
-            kept[storage] = tensor
-        return tensor
-
-    inputs = torch.randint(0, size.vocabulary, (windows, size.context))
-    places = torch.arange(size.context).expand(windows, -1) if told_apart else None
-    segments = torch.zeros_like(inputs) if told_apart else None
-    with (
-        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-        torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False),
-    ):
-        hidden = network(inputs, places, segments)
-        cross_entropy(hidden.flatten(0, 1), network.tokens.weight, inputs.flatten())
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
-
-
 class TextStep(WeightedRegression):
-    """The step of :func:`kept_by_torch`."""
+    """The loss of the text domain."""
 
     def __init__(self, size: NetworkShape, *, told_apart: bool):
         super().__init__()
@@ -203,11 +179,31 @@ class TextStep(WeightedRegression):
         return cross_entropy(hidden.flatten(0, 1), self.network.tokens.weight, inputs.flatten()), torch.tensor(1)
 
 
+def kept_by_torch(task: TextStep, inputs: torch.Tensor, *, mixed: bool) -> int:
+    """Bytes of everything that autograd holds on to after a forward pass, but for the parameters."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in task.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in own:
+            kept[storage] = tensor
+        return tensor
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False),
+    ):
+        task.loss({"inputs": inputs})
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("told_apart", [False, True])
 def test_activations_are_those_that_torch_keeps(mixed: bool, told_apart: bool):
     size = NetworkShape(layers=3, width=64, heads=2, vocabulary=300, context=96)
-    found = kept_by_torch(size, 4, mixed=mixed, told_apart=told_apart)
+    windows = torch.randint(0, size.vocabulary, (4, size.context))
+    found = kept_by_torch(TextStep(size, told_apart=told_apart), windows, mixed=mixed)
     train = TrainSection(batch_size=4, precision="bf16-mixed" if mixed else "32-true")
     sample = {"inputs": torch.zeros(1, size.context, dtype=torch.int64)}
     predicted = model_memory(lambda: TextStep(size, told_apart=told_apart), sample, train, 0).activations

@@ -120,24 +120,58 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("other", "said"),
     [
-        ({"torch": "2", "code": "def"}, "of other code; training begins anew"),
-        ({"torch": "3", "code": "abc"}, "of other torch (2, here 3); training begins anew"),
-        ({"torch": "3", "code": "def"}, "of other torch (2, here 3); training begins anew"),
-        ({"torch": "2", "code": "abc"}, ""),
+        ({"code": {"torch": "2", "code": "def"}}, "of other code; training begins anew"),
+        ({"code": {"torch": "3", "code": "abc"}}, "of other torch (2, here 3); training begins anew"),
+        ({"code": {"torch": "3", "code": "def"}}, "of other torch (2, here 3); training begins anew"),
+        ({"identity": {"store": "2"}}, "of other params or another store; training begins anew"),
+        ({}, ""),
     ],
+    ids=["code", "torch", "code and torch", "store", "the same"],
 )
-def test_a_run_of_other_code_begins_anew(tmp_path, caplog, code, said):
+def test_a_run_of_other_code_or_params_begins_anew(tmp_path, caplog, other, said):
     """Its weights would be of neither."""
+    run = {"micro_batch": 8, "code": {"torch": "2", "code": "abc"}, "identity": {"store": "1"}}
     with pytest.raises(Killed):
-        train(tmp_path, task=KilledAfter(5), micro_batch=8, checkpoint_seconds=0, code={"torch": "2", "code": "abc"})
-    task = WeightedRegression(dropout=0.2)
-    train(tmp_path, task=task, micro_batch=8, code=code)
+        train(tmp_path, task=KilledAfter(5), checkpoint_seconds=0, **run)
+    train(tmp_path, task=WeightedRegression(dropout=0.2), **run | other)
     resumed = json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"]
     assert resumed == (0 if said else 5)
     assert said in caplog.text
     assert ("begins anew" in caplog.text) == bool(said)
+
+
+class KilledInValidation(WeightedRegression):
+    """Dies at this batch of its validations, of which each has three."""
+
+    def __init__(self, batch: int) -> None:
+        super().__init__()
+        self.left = batch
+
+    def evaluate(self, batch: Batch):
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+        return super().evaluate(batch)
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch", "saved"),
+    [({}, 1, 7), ({"val_every": 5, "schedule": "cosine"}, 5, 10), ({"max_steps": 0}, 2, 0)],
+    ids=["at the end of an epoch", "in mid-epoch", "before a step"],
+)
+def test_a_run_killed_in_a_validation_goes_on_with_it(tmp_path, settings, batch, saved):
+    settings = section(**settings)
+    _, expected = train(tmp_path / "whole", settings=settings)
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", task=KilledInValidation(batch), settings=settings, checkpoint_seconds=0)
+    checkpoint = Checkpoint.load(tmp_path / "killed/models/toy.partial/checkpoint.pt")
+    assert checkpoint is not None
+    assert checkpoint.progress.step == saved > checkpoint.progress.validated
+    assert train(tmp_path / "killed", settings=settings)[1] == expected
+    assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
+    assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
 
 
 def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):
@@ -158,37 +192,6 @@ def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):
     assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == 8
     assert same(weights(out), weights(tmp_path / "whole"))
     assert curves(out) == curves(tmp_path / "whole")
-
-
-def test_a_run_killed_in_validation_validates_when_it_goes_on(tmp_path):
-    class KilledInValidation(WeightedRegression):
-        def evaluate(self, _: Batch):
-            raise Killed
-
-    _, expected = train(tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(tmp_path / "killed", task=KilledInValidation(), checkpoint_seconds=0)
-    assert train(tmp_path / "killed")[1] == expected
-    assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
-
-
-def test_a_run_killed_in_a_validation_in_mid_epoch_goes_on_with_it(tmp_path):
-    class KilledInSecond(WeightedRegression):
-        batches = 0
-
-        def evaluate(self, batch: Batch):
-            self.batches += 1
-            if self.batches == 5:  # of three a validation
-                raise Killed
-            return super().evaluate(batch)
-
-    settings = section(val_every=5, schedule="cosine")
-    _, expected = train(tmp_path / "whole", settings=settings)
-    with pytest.raises(Killed):
-        train(tmp_path / "killed", task=KilledInSecond(), settings=settings, checkpoint_seconds=0)
-    assert train(tmp_path / "killed", settings=settings)[1] == expected
-    assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
-    assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
 
 
 def test_a_run_stopped_in_its_last_validation_makes_no_step_again(tmp_path):
@@ -270,31 +273,6 @@ def test_a_loss_that_is_not_finite_is_one_line_and_nothing_is_saved(tmp_path, mo
     assert saved is not None
     assert saved.progress.step == step - 1
     assert not (tmp_path / "models/toy").exists()
-
-
-def test_a_checkpoint_of_other_params_is_not_gone_on_from(tmp_path, caplog):
-    with pytest.raises(Killed):
-        train(tmp_path, task=KilledAfter(3), identity={"store": "1"}, checkpoint_seconds=0)
-    train(tmp_path, identity={"store": "2"})
-    assert "training begins anew" in caplog.text
-    assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == 0
-
-
-def test_a_long_validation_saves_the_steps_before_it(tmp_path):
-    class KilledInSecondBatch(WeightedRegression):
-        batches = 0
-
-        def evaluate(self, batch: Batch):
-            self.batches += 1
-            if self.batches == 2:
-                raise Killed
-            return super().evaluate(batch)
-
-    with pytest.raises(Killed):
-        train(tmp_path, task=KilledInSecondBatch(), settings=section(max_steps=0), checkpoint_seconds=0)
-    saved = Checkpoint.load(tmp_path / "models/toy.partial/checkpoint.pt")
-    assert saved is not None
-    assert saved.progress.validated == -1
 
 
 def test_one_training_of_a_model_at_a_time(tmp_path):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -89,18 +87,6 @@ def test_mistakes_are_one_line(project: Path, tmp_path: Path) -> None:
             outofcore.train(given, tmp_path / "out", **settings)
         assert "\n" not in str(refused.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_git_repository_is_left_as_it_is(project: Path, tmp_path: Path) -> None:
-    """In a process of its own, started in a repository without DVC: the run's folder is all that Git sees."""
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    store = str(project / "data/stores/chess.zarr")
-    code = (
-        f"import outofcore; outofcore.train({store!r}, 'out', max_steps=1, preset='test', batch_size=8, val_examples=8)"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
-    seen = subprocess.run(["git", "status", "--short"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert seen.stdout == "?? out/\n"
 
 
 def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(project: Path, tmp_path: Path) -> None:

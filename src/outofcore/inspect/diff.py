@@ -14,6 +14,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +109,10 @@ def diff(old: Store, new: Store, show: int = 0) -> StoreDiff:
 def _columns(store: Store) -> dict[str, Values]:
     """The columns of all sequences, and where each is and comes from under names with an underscore."""
     tables = []
-    for part in store.parts:
-        for split in store.splits:
-            table = store.sequences(split, part).read()
-            place = {"_part": part, "_split": split}
-            tables.append(table | {name: np.full(len(table["start"]), value, object) for name, value in place.items()})
+    for part, split in product(store.parts, store.splits):
+        table = store.sequences(split, part).read()
+        both = {"_part": part, "_split": split}
+        tables.append(table | {name: np.full(len(table["start"]), value, object) for name, value in both.items()})
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     if "offset" not in joined:
         raise StoreError(f"{store.root}: a store of {store.domain} does not record where its sequences come from")
@@ -212,7 +212,7 @@ def _settings(old: Store, new: Store) -> list[Sequence[str | None]]:
     for store in (old, new):
         tokenizer = str(store.attributes.get("tokenizer", ""))
         digest = {"digest of the tokenizer": hashlib.sha256(tokenizer.encode()).hexdigest()[:16]}
-        sides.append(dict(flat_params(store.attributes["params"])) | digest)
+        sides.append(flat_params(store.attributes["params"]) | digest)
     names = sorted(sides[0].keys() | sides[1].keys())
     return [(name, *pair) for name in names if len(set(pair := [side.get(name) for side in sides])) > 1]
 

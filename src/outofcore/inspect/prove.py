@@ -34,18 +34,9 @@ from outofcore.store.opening import open_data, open_stores, stores_in
 from outofcore.store.reader import Store
 from outofcore.store.seal import SEAL
 from outofcore.store.verify import verify
+from outofcore.training import results
 from outofcore.training.arithmetic import PORTABLE, with_arithmetic
 from outofcore.training.loaders import training_batches
-from outofcore.training.results import (
-    MODEL,
-    identity_of,
-    model_file,
-    order_of,
-    read_model,
-    run_folder,
-    section_of_identity,
-    settings_of_run,
-)
 from outofcore.training.run import run
 
 Verdict = Literal["holds", "differs", "not here"]
@@ -101,15 +92,15 @@ def prove(
 
     Raises StateError for a model of a version that recorded less, or one that cannot be trained again.
     """
-    file = model_file(path)
-    content = read_model(file)
+    file = results.model_file(path)
+    content = results.read_model(file)
     try:
         identity, record = parse_json(content["identity"]), parse_json(content["record"])
         name, steps, code, order = identity["domain"], int(content["step"]), record["code"], record["order"]
-        domain, section, made_of = get_domain(name), section_of_identity(identity), _made_of(identity)
+        domain, section, made_of = get_domain(name), results.section_of_identity(identity), _made_of(identity)
         settings, train = identity["attributes"]["params"] | identity["params"], identity["params"]["train"]
         facts = {key: _in_turn(record["processes"], key) for key in ("device", "ranks", "micro_batch")}
-        code, order = code | {"code": code.get("code")}, dict(flat_params(order))
+        code, order = code | {"code": code.get("code")}, flat_params(order)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise StateError(f"{file}: expected a model that records its origin, got one of an earlier version") from error
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -119,15 +110,17 @@ def prove(
     claims = _compare("version", code | {"code": None}, now | {"code": None})
     claims += _compare("code that trains (sha256)", {"": code["code"]}, {"": now["code"]})
     claims += _compare(
-        "settings of the run", dict(flat_params(identity["params"])), dict(flat_params(settings_of_run(section)))
+        "settings of the run",
+        flat_params(identity["params"]),
+        flat_params(results.settings_of_run(section)),
     )
     settings.pop("match")  # which files it chooses counts, as does where they are
-    claims += _compare("params.yaml", dict(flat_params(settings)), _written(run_folder(file), name, settings))
+    claims += _compare("params.yaml", flat_params(settings), _written(results.run_folder(file), name, settings))
     claims += _compare("weights", {"": _FITTING}, _weights(file))
     problems, store = _opened(store)
     if store and store.domain != name:
         raise StateError(f"{store.root}: expected a store of {name}, as the model's was, got one of {store.domain}")
-    here = _made_of(identity_of(store, section)) if store else {}
+    here = _made_of(results.identity_of(store, section)) if store else {}
     for what, values in made_of.items():
         claims += _compare(what, values, here.get(what))
     claims += _compare(
@@ -194,7 +187,7 @@ def _written(project: Path | None, name: str, settings: Mapping[str, Any]) -> di
         section = load_params(path).section(name)
     except ParamsError as error:
         return {"": str(error)}
-    return dict(flat_params(section.model_dump(mode="json", include=set(settings))))
+    return flat_params(section.model_dump(mode="json", include=set(settings)))
 
 
 def _weights(file: Path) -> dict[str, str] | None:
@@ -227,7 +220,7 @@ def _order(domain: Domain, section: Any, store: Store, steps: int, record: Mappi
     """The order of so many steps of a training on a store here, with these settings."""
     try:
         with training_batches(domain, section, store, _UNBOUNDED, record["processes"][-1]["ranks"]) as batches:
-            return dict(flat_params(order_of(batches, steps, Steps("train.skip", section.train.skip))))
+            return flat_params(results.order_of(batches, steps, Steps("train.skip", section.train.skip)))
     except OutOfCoreError as error:
         return {"": str(error)}
 
@@ -288,15 +281,15 @@ def _again(file: Path, digest: str, name: str, section: Any, record: Mapping[str
         ended = subprocess.run(command, env=os.environ | PORTABLE, check=False, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
         if ended.returncode:
             raise StateError(f"{file}: could not be trained again (exit code {ended.returncode}); the reason is above")
-        now = hashlib.sha256(Path(out, "models", name, MODEL).read_bytes()).hexdigest()
+        now = hashlib.sha256(Path(out, "models", name, results.MODEL).read_bytes()).hexdigest()
     return Claim("model.pt, trained again (sha256)", "holds" if now == digest else "differs", digest, now)
 
 
 def train_as(model: str, store: str, out: str) -> None:
     """Train on a store as a model was trained, with its micro-batches, in a process of :data:`PORTABLE`."""
     with one_line_errors(resumes=False):
-        content = read_model(Path(model))
+        content = results.read_model(Path(model))
         identity, processes = parse_json(content["identity"]), parse_json(content["record"])["processes"]
-        domain, section = get_domain(identity["domain"]), section_of_identity(identity)
+        domain, section = get_domain(identity["domain"]), results.section_of_identity(identity)
         machine = with_arithmetic(load_machine(), section.train.arithmetic)
         run(domain, section, open_data(store), machine, Path(out), processes=processes)

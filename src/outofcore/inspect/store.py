@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def unsealed_table(store: Unsealed, lines: Sequence[str]) -> DisplayTable:
 
 def setting_table(card: Card) -> DisplayTable:
     """The settings that determine the store's bytes."""
-    return DisplayTable(columns("text", "setting", "value"), list(flat_params(card.params)))
+    return DisplayTable(columns("text", "setting", "value"), list(flat_params(card.params).items()))
 
 
 def source_table(card: Card, most: int) -> DisplayTable:
@@ -183,7 +184,7 @@ def looks(store: Store, split: str | None, part: str | None, row: int | None, co
     spread over the split. Raises StoreError if there is no such split, part or row, DamagedStore if the sequences do
     not cover the rows.
     """
-    part, split = _where(store, split, part)
+    part, split = _first_filled(store, split, part)
     table, sequences = store.rows(split, part), store.sequences(split, part)
     start, length = store.extents(split, part)
     if row is None:
@@ -210,30 +211,28 @@ def looks(store: Store, split: str | None, part: str | None, row: int | None, co
     ]
 
 
-def flat_params(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys, and values as in params.yaml."""
+def flat_params(params: dict[str, Any], above: str = "") -> dict[str, str]:
+    """Values as in params.yaml by dotted key."""
+    flat: dict[str, str] = {}
     for name, value in params.items():
+        key, plain = f"{above}{name}", isinstance(value, str) and value.strip() and value.isprintable()
         if isinstance(value, dict) and value:
-            yield from flat_params(value, f"{above}{name}.")
+            flat |= flat_params(value, f"{key}.")
         elif isinstance(value, list) and value:
-            yield f"{above}{name}", ", ".join(map(str, value))
+            flat[key] = ", ".join(map(str, value))
         else:
-            plain = isinstance(value, str) and value.strip() and value.isprintable()
-            yield f"{above}{name}", value if plain else json.dumps(value, ensure_ascii=False)
+            flat[key] = value if plain else json.dumps(value, ensure_ascii=False)
+    return flat
 
 
 def _fields(store: Store) -> tuple[FieldCard, ...]:
     arrays: dict[str, list[Array]] = defaultdict(list)
-    for part in store.parts:
-        for split in store.splits:
-            for name, array in store.rows(split, part).fields.items():
-                arrays[name].append(array)
-    rows = list(arrays)
-    for part in store.parts:
-        for split in store.splits:
-            for name, array in store.sequences(split, part).fields.items():
-                arrays[f"sequences/{name}"].append(array)
-    order = sorted(rows) + sorted(set(arrays) - set(rows))
+    for part, split in product(store.parts, store.splits):
+        for name, array in store.rows(split, part).fields.items():
+            arrays[name].append(array)
+        for name, array in store.sequences(split, part).fields.items():
+            arrays[f"sequences/{name}"].append(array)
+    order = sorted(arrays, key=lambda name: (name.startswith("sequences/"), name))
     return tuple(_field(store, name, arrays[name]) for name in order)
 
 
@@ -262,21 +261,23 @@ def _ratios(store: Store) -> dict[str, float]:
 
 
 def _sample(store: Store) -> str:
-    for part in store.parts:
-        for split in store.splits:
-            if rows := len(store.rows(split, part)):
-                try:
-                    return _drawing(store, split, part, 0, rows)
-                except ParamsError as error:  # without the packages of its domain, the rest of the card is as useful
-                    return str(error)
-    return ""
+    part, split = _first_filled(store, None, None)
+    if not (rows := len(store.rows(split, part))):
+        return ""
+    try:
+        return _drawing(store, split, part, 0, rows)
+    except ParamsError as error:  # without the packages of its domain, the rest of the card is as useful
+        return str(error)
 
 
-def _where(store: Store, split: str | None, part: str | None) -> tuple[str, str]:
-    wanted = [(p, s) for p in store.parts for s in store.splits if part in (None, p) and split in (None, s)]
+def _first_filled(store: Store, split: str | None, part: str | None) -> tuple[str, str]:
+    """The first part and split that have rows, of those that are named or None."""
+    wanted = [
+        pair for pair in product(store.parts, store.splits) if part in (None, pair[0]) and split in (None, pair[1])
+    ]
     if not wanted:
         store.rows(split or store.splits[0], part if part is not None else store.parts[0])  # names what there is
-    return next((place for place in wanted if len(store.rows(place[1], place[0]))), wanted[0])
+    return next((pair for pair in wanted if len(store.rows(pair[1], pair[0]))), wanted[0])
 
 
 def _drawing(store: Store, split: str, part: str, row: int, stop: int) -> str:

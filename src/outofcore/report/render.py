@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from outofcore.display.table import number
 from outofcore.inspect import store as inspect_store
-from outofcore.report import charts, tables, words
+from outofcore.report import charts, words
 from outofcore.report.collect import EXAMINED, collect
 from outofcore.report.words import figure_name, title_of
 from outofcore.settings.sizes import format_bytes
@@ -21,7 +21,7 @@ def make_page(project: Path) -> str:
     """The report of a project's folder as one self-contained HTML document; raises StoreError, ParamsError."""
     runs = collect(project)
     values: dict[str, Any] = {"examined": EXAMINED}
-    values |= {"tables": tables, "card_tables": inspect_store, "charts": charts, "words": words}
+    values |= {"card_tables": inspect_store, "charts": charts, "words": words}
     return environment().get_template("index.html").render(runs=runs, **values)
 
 
