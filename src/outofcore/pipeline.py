@@ -21,7 +21,7 @@ from outofcore.conversion.growing import Entries, figures_of_all, save_keys
 from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.seen import Earlier
-from outofcore.conversion.summary import attributes
+from outofcore.conversion.summary import attributes, note_doubts
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
@@ -119,7 +119,8 @@ def convert(
     if params is None:
         section = kind.prepared(section, str(target))
     named = Path(target).absolute()
-    return convert_to_folder(kind, section, folder, named.with_name(named.name + REJECTS), machine)[0]
+    figures, _ = convert_to_folder(kind, section, folder, named.with_name(named.name + REJECTS), machine)
+    return note_doubts(kind, figures)
 
 
 def convert_to_folder(
@@ -182,7 +183,8 @@ def convert_growing(
     report_left_out(section.raw, searched.unread)
 
     def convert_entry(files: Sequence[RawFile], store: Path, rejects: Path, earlier: Earlier) -> dict[str, Any]:
-        return convert_to_folder(domain, section, store, rejects, machine, commit, files=files, earlier=earlier)[0]
+        entry, _ = convert_to_folder(domain, section, store, rejects, machine, commit, files=files, earlier=earlier)
+        return note_doubts(domain, entry)
 
     with MemoryWatch(interval=0.25) as memory:
         figures, converted = Entries(folder).update(

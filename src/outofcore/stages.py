@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from outofcore.conversion.growing import RECORD, REJECTS
+from outofcore.conversion.summary import note_doubts
 from outofcore.display.console import large_imports
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
@@ -52,6 +53,7 @@ def convert(name: str) -> None:
             _join_rejects(store, rejects)
     else:
         figures, run = convert_to_folder(domain, section, store, rejects, machine, commit)
+        note_doubts(domain, figures)
     with guard.writing(metrics):
         write_json(metrics / "convert.json", figures)
         write_json(metrics / "convert_run.json", run)

@@ -9,6 +9,7 @@ import pytest
 import outofcore
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
+from outofcore.conversion.summary import note_doubts
 from outofcore.raw.files import find_files
 from tests.conversion.lines import Lines, LinesSection
 from tests.conversion.test_run import run
@@ -36,7 +37,7 @@ def test_what_looks_like_a_mistake_is_said(
     raw = tmp_path / "raw"
     raw.mkdir()
     (raw / "a.txt").write_text(lines)
-    figures = run(raw, tmp_path).figures
+    figures = note_doubts(Lines(), run(raw, tmp_path).figures)
     assert figures.get("doubts", []) == expected
     assert [line for line in capsys.readouterr().err.splitlines() if "note:" in line] == [
         f"note: lines: {each}" for each in expected

@@ -131,8 +131,6 @@ class Conversion:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
         figures = self._figures(forecast, build, seal)
-        for doubt in figures.get("doubts", ()):
-            sys.stderr.write(f"note: {self.domain.name}: {doubt}\n")
         return ConversionResult(seal, figures, resumed, build.assembler.keys() if self.earlier else None)
 
     def _refuse_other_file(self) -> None:

@@ -5,6 +5,7 @@ The estimate asks for the same, so that its forecast holds what the store will h
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -85,3 +86,10 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
         if counted.counts[key]:
             sentences.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")
     return sentences
+
+
+def note_doubts(domain: Domain, figures: dict[str, Any]) -> dict[str, Any]:
+    """Say what in the figures looks like a mistake in the settings of a conversion; returns the figures."""
+    for doubt in figures.get("doubts", ()):
+        sys.stderr.write(f"note: {domain.name}: {doubt}\n")
+    return figures
