@@ -18,7 +18,7 @@ from outofcore.conversion.run import Conversion
 from outofcore.domains.sections import StoreSection
 from outofcore.errors import OutOfCoreError, SpaceError
 from outofcore.raw.files import find_files
-from outofcore.space.committed import Committed, committed
+from outofcore.space.dvc_cache import Committed, committed
 from outofcore.space.guard import Guard
 from outofcore.store.verify import verify
 from tests.conversion.lines import Lines, LinesSection, write_lines

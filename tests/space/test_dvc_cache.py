@@ -1,4 +1,4 @@
-"""DVC's settings as we read them, beside what DVC itself says of them."""
+"""DVC's settings as we read them, compared with what DVC itself says of them; lock files that are damaged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from dvc import config as dvc_config
 
-from outofcore.errors import ParamsError
-from outofcore.space.dvc_cache import DEFAULT_TYPES, _files, find_cache
+from outofcore.errors import OutOfCoreError, ParamsError
+from outofcore.space.dvc_cache import DEFAULT_TYPES, _files, committed, find_cache
 from tests.space.conftest import dvc, project
 
 
@@ -106,3 +106,24 @@ def test_files_are_where_dvc_looks_for_them(
     root = project(tmp_path / "p", "")
     config = dvc_config.Config(str(root / ".dvc"))
     assert [str(file) for file in _files(root)] == [config.files[level] for level in config.LEVELS]
+
+
+WHOLE = "schema: '2.0'\nstages:\n  sample@chess:\n    cmd: python stages/sample.py chess\n"
+
+
+@pytest.mark.parametrize(
+    ("lock", "expected"),
+    [
+        (
+            f"{WHOLE}<<<<<<< HEAD\n    outs: []\n=======\n    deps: []\n>>>>>>> strong\n",
+            "holds the conflict of a merge",
+        ),
+        (WHOLE[:-5], "is cut short"),
+    ],
+)
+def test_a_lock_file_that_is_not_whole_is_named(tmp_path: Path, lock: str, expected: str) -> None:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "dvc.lock").write_text(lock)
+    with pytest.raises(OutOfCoreError, match=rf"dvc\.lock {expected}") as raised:
+        committed(tmp_path)
+    assert "'dvc repro'" in str(raised.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from unittest.mock import patch
@@ -67,47 +66,6 @@ def test_every_need_counts_once_where_it_lies(needs: list[Need], free: int, marg
         assert exact <= demand.bytes + demand.margin < exact + 1
         assert demand.reserve == min(reserve, 2 * free // 20)
         assert demand.fits == (demand.bytes == 0 or demand.bytes + demand.margin + demand.reserve <= free)
-
-
-@pytest.mark.parametrize(
-    ("size", "free", "fits"), [(10, 15, True), (10, 14, False), (1, 5, True), (1, 4, False), (0, 0, True)]
-)
-def test_just_enough_fits_and_nothing_always_does(size: int, free: int, fits: bool) -> None:
-    (demand,) = forecast_of([Need(Path("/a/store"), Purpose.STORE, size)], free, 0.2, 3)
-    demand = replace(demand, reserve=3)
-    assert demand.fits == fits
-
-
-@given(
-    st.permutations(
-        [
-            Need(Path("/a/s"), Purpose.STORE, 7),
-            Need(Path("/b/s"), Purpose.WORK, 9),
-            Need(Path("/a/t"), Purpose.STORE, 2),
-        ]
-    )
-)
-def test_the_order_of_needs_does_not_matter(needs: list[Need]) -> None:
-    by_name = {demand.filesystem.identity: demand for demand in forecast_of(needs, 100, 0.2, 3)}
-    assert (by_name["a"].bytes, by_name["b"].bytes) == (9, 9)
-    assert (by_name["a"].margin, by_name["b"].margin) == (2, 2)
-
-
-@given(sizes, sizes, margins)
-def test_a_need_in_two_pieces_is_the_same_need(one: int, other: int, margin: float) -> None:
-    path = Path("/a/store")
-    whole = forecast_of([Need(path, Purpose.STORE, one + other)], 2**40, margin, 5)
-    pieces = forecast_of([Need(path, Purpose.STORE, one), Need(path, Purpose.STORE, other)], 2**40, margin, 5)
-    assert whole[0].asked == pieces[0].asked
-    assert whole[0].fits == pieces[0].fits
-
-
-@given(some_needs, sizes, sizes)
-def test_more_never_makes_it_fit(needs: list[Need], free: int, more: int) -> None:
-    fits = all(demand.fits for demand in forecast_of(needs, free, 0.2, 10))
-    grown = [Need(need.path, need.purpose, need.bytes + more) for need in needs]
-    if not fits:
-        assert not all(demand.fits for demand in forecast_of(grown, free, 0.2, 10))
 
 
 def commit(types: str, working: str) -> forecast.Commit:

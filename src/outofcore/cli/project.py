@@ -13,7 +13,7 @@ from outofcore.cli.output import EXIT_WRONG, AsJson, begin, console, print_json
 from outofcore.display.console import large_imports, one_line_errors, visible
 from outofcore.errors import ParamsError
 from outofcore.inspect import terminal
-from outofcore.space.committed import committed as check_committed
+from outofcore.space.dvc_cache import committed as check_committed
 from outofcore.space.dvc_cache import find_cache
 
 

@@ -19,7 +19,7 @@ from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
 from outofcore.raw.files import by_ending, endings
 from outofcore.settings.sizes import format_bytes
-from outofcore.space.committed import CURE, Committed
+from outofcore.space.dvc_cache import CURE, Committed
 from outofcore.space.guard import ways_out
 from outofcore.store.connection import shown
 from outofcore.store.seal import SEAL, read_seal

@@ -1,25 +1,38 @@
-"""Location and link types of DVC's cache, read from the configuration files as DVC reads them, also without DVC.
+"""DVC's cache: where it is, its types of links, and whether it holds what lock files state.
 
-Two keys of the section ``cache`` count, ``dir`` and ``type``. They are in four files, later ones over earlier ones: of
-the system, of the user, of the project, of the clone.
+Its settings are read from the configuration files as DVC reads them, also without DVC. Two keys of the section
+``cache`` count, ``dir`` and ``type``. They are in four files, later ones over earlier ones: of the system, of the user,
+of the project, of the clone. DVC exits with code 0 even if the cache's disk was full, so lock files are compared with
+the cache.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from outofcore.errors import ParamsError
+from outofcore.errors import OutOfCoreError, ParamsError
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.system.extras import installed
+from outofcore.system.extras import missing as lacking
 from outofcore.system.project import project_of
 
 REMOVE_OLD = (
     "'dvc gc --workspace --all-commits --all-experiments --dry' (lists it; without --dry it is removed, also what "
     "other projects keep in the same cache unless --projects names them)"
 )
+CURE = (
+    "make room, then 'dvc commit' puts into the cache what is in the workspace; "
+    "'dvc pull' fetches what a remote has; else 'dvc repro' makes it again"
+)
+RENEW = "'git checkout dvc.lock' brings the last committed one back; then make room and run 'dvc repro'"
 LINK_TYPES = ("reflink", "hardlink", "symlink", "copy")
 # DVC's default for cache.type.
 DEFAULT_TYPES = ("reflink", "copy")
@@ -95,3 +108,55 @@ def _read(file: Path) -> dict[str, str]:
                 raise ParamsError(f"{file}: expected settings of DVC such as 'type = hardlink,symlink', got {line!r}")
             settings[key[1].lower()] = next(value for value in key.groups()[1:] if value is not None)
     return settings
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the cache lacks of the outputs in ``dvc.lock`` and ``.dvc`` files, by path."""
+
+    lacking: tuple[str, ...]  # in the workspace, but not in the cache
+    absent: tuple[str, ...]  # in neither: never run or pulled here
+
+
+def committed(folder: str | Path = ".", targets: Sequence[str] = ()) -> Committed:
+    """Compare the lock files of a project, or some stages and outputs in them, with the cache."""
+    cache = find_cache(folder)
+    if cache is None:
+        raise ParamsError(f"{Path(folder).resolve()}: expected a DVC project, found no .dvc folder here or above")
+    lock = cache.project / "dvc.lock"
+    content = lock.read_bytes() if lock.is_file() else b"\n"
+    if b"\n<<<<<<< " in content:
+        raise OutOfCoreError(f"{lock} holds the conflict of a merge: 'git checkout --ours dvc.lock', then 'dvc repro'")
+    if not content.endswith(b"\n"):  # DVC passes over what is lost
+        raise OutOfCoreError(f"{lock} is cut short, as after a disk that ran full: {RENEW}")
+    if not installed("dvc"):
+        raise ParamsError(lacking(f"{cache.project}: a DVC project", "dvc", "outofcore[project]"))
+    command = [sys.executable, "-m", "dvc", "data", "status", "--json", "--granular"]
+    ended = subprocess.run(command, cwd=cache.project, capture_output=True, text=True, check=False)  # noqa: S603
+    if ended.returncode:
+        lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")] or ["ERROR: no answer"]
+        raise OutOfCoreError(
+            f"'dvc data status' failed: {lines[0].removeprefix('ERROR: ')}; if dvc.lock is not whole, "
+            f"as after a disk that ran full: {RENEW}"
+        )
+    status = json.loads(ended.stdout)
+    deleted = set(status.get("uncommitted", {}).get("deleted", ()))
+    wanted = tuple(chain.from_iterable(_paths(lock, target) for target in targets)) or ("",)
+    missing = sorted(path for path in status.get("not_in_cache", ()) if path.startswith(wanted))
+    return Committed(
+        tuple(path for path in missing if path not in deleted), tuple(path for path in missing if path in deleted)
+    )
+
+
+def _paths(lock: Path, target: str) -> list[str]:
+    """The outputs of a stage in a lock file, or the one output or ``.dvc`` file's path that is named."""
+    stages = parse_yaml(lock.read_text("utf-8"))["stages"] if lock.is_file() else {}
+    outputs = {name: [out["path"] for out in stage.get("outs", ())] for name, stage in stages.items()}
+    if target in outputs:
+        return outputs[target]
+    path = target.removesuffix(".dvc").rstrip("/")
+    if path == target.rstrip("/") and path not in chain.from_iterable(outputs.values()):
+        raise ParamsError(
+            f"{lock}: expected a stage or an output, got {target!r}; it has {', '.join(outputs) or 'none yet'}"
+        )
+    return [path]
