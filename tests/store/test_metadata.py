@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -340,8 +341,7 @@ def test_an_absent_attribute_is_named(root: Path) -> None:
 
 
 def test_a_refusal_names_what_differs() -> None:
-    field, codec = Field(name="x", dtype="int64", doc=""), ChunkCodec("zstd", 3, "int64")
-    document = json.loads(as_bytes(array_document("train", field, codec, Layout(), 10)))
+    document = json.loads(as_bytes(array_document("train", Field(name="x", dtype="int64", doc=""), Layout(), 10)))
     document["codecs"][0]["configuration"]["codecs"][0]["configuration"]["endian"] = "big"
     where = r"codecs\.0\.configuration\.codecs\.0\.configuration\.endian"
     with pytest.raises(StoreError, match=rf"\({where} is 'big', expected 'little'\)"):
@@ -355,9 +355,9 @@ def test_codecs_of_one_compressor_are_told_apart_by_its_configuration(monkeypatc
     rows = {"shuffled": CODECS["lz4"]._replace(configuration=configuration), **CODECS}
     monkeypatch.setattr(codecs, "CODECS", rows)
     for name in rows:
-        codec = ChunkCodec(name, 0 if name == "none" else 3, "int64")  # type: ignore[arg-type]
-        document = array_document("train", Field(name="x", dtype="int64", doc=""), codec, Layout(), 10)
-        assert parse_array("a.zarr", "train/x", json.loads(as_bytes(document))).codec == codec
+        layout = Layout(codec=name, level=0 if name == "none" else 3)  # type: ignore[arg-type]
+        document = array_document("train", Field(name="x", dtype="int64", doc=""), layout, 10)
+        assert parse_array("a.zarr", "train/x", json.loads(as_bytes(document)))[1] == layout
 
 
 @pytest.mark.parametrize("codec", get_args(CodecName))
@@ -371,7 +371,7 @@ def test_the_documents_are_those_of_zarr_python(dtype: str, codec: CodecName, sh
     for fill in fills.get("s" if text else np.dtype(dtype).kind, [0, 7] if not text else [""]):
         attributes = {"z": [1, {"b": 2.5, 'q"\\': [[], {}]}], "a": "\u00e9\u65e5\n", "none": None, "yes": True}
         field = Field(name="x", dtype=dtype, doc="it is", shape=shape, fill=fill, attributes=attributes)
-        own = as_bytes(array_document("part/train", field, ChunkCodec(codec, 3, dtype), layout, 1000))
+        own = as_bytes(array_document("part/train", field, layout, 1000))
         written: dict[str, Buffer] = {}
         compressors: dict[str, list[Any]] = {
             "none": [],
@@ -393,9 +393,10 @@ def test_the_documents_are_those_of_zarr_python(dtype: str, codec: CodecName, sh
             attributes=dict(sorted({"doc": "it is", **attributes}.items())),
         )
         assert own == written["part/train/x/zarr.json"].to_bytes()
-        facts = parse_array("a.zarr", "part/train/x", json.loads(own))
-        assert (facts.shape, facts.codec.name, facts.shard_rows, facts.chunk_rows) == ((1000, *shape), codec, 256, 64)
-        np.testing.assert_equal(facts.fill, fill)
+        parsed, parsed_layout, rows = parse_array("a.zarr", "part/train/x", json.loads(own))
+        assert (rows, parsed.shape) == (1000, shape)
+        assert parsed_layout == (layout if codec != "none" else replace(layout, level=0))
+        np.testing.assert_equal(parsed.fill, fill)
     written = {}
     zarr.create_group(store=MemoryStore(written), attributes={"a": 1, "b": {"c": [2]}})
     assert as_bytes(group_document({"b": {"c": (2,)}, "a": 1})) == written["zarr.json"].to_bytes()

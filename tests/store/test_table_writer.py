@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from outofcore.store import table_writer
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.shards import ShardFile, index_bytes
-from outofcore.store.table_writer import Chunk, EncodingQueue
+from outofcore.store.table_writer import Chunk, EncodingQueue, TableWriter
 from outofcore.store.writer import StoreWriter
 from tests.few_files import with_few_files
 from tests.store.conftest import SCHEMA, batch, write_store
@@ -31,6 +32,20 @@ def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoo
         writer.append("", "train", {**rows, "move": rows["move"].astype(np.int64)}, sequences)
     with pytest.raises(ValueError, match=r"train/boards: expected shape \(4, 3\), got \(4, 2\)"):
         writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)
+
+
+def test_appends_of_any_size_give_the_same_bytes(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+    rows, _ = batch([1000], np.random.default_rng(0))
+    files = []
+    for number, cuts in enumerate(([], [1, 2, 3, 4], [64, 128], [63, 65, 500, 500], range(1, 1000, 7))):
+        layout, queue = Layout(chunk_rows=64, shard_rows=256), EncodingQueue(encoders)
+        table = TableWriter(tmp_path / str(number), "train", SCHEMA.rows, layout, queue)
+        for start, stop in pairwise([0, *cuts, 1000]):
+            table.append({name: column[start:stop] for name, column in rows.items()})
+        table.close()
+        files.append(table.files)
+    assert len(files[0]) == 12
+    assert files == files[:1] * 5
 
 
 def test_shards_that_are_finished_slowly_do_not_keep_their_files_open(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.ndarrays import Ints
-from outofcore.store.codecs import CRC_BYTES
+from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.files import Files, read_checked
-from outofcore.store.metadata import ArrayFacts
+from outofcore.store.schema import Field, Layout, dtype_of
 from outofcore.store.seal import ADVICE
 from outofcore.store.shards import read_index, shard_name
 
@@ -110,13 +110,14 @@ class Array(ABC):
 class SealedArray(Array):
     """A field of a sealed store: shards of chunks, each checked against its checksum."""
 
-    def __init__(self, files: Files, path: str, facts: ArrayFacts, checksums: Checksums) -> None:
-        codec, sizes = facts.codec, (facts.chunk_rows, facts.shard_rows)
-        super().__init__(files.root, path, facts.shape, facts.dtype, *sizes, codec.name, facts.attributes)
+    def __init__(self, files: Files, path: str, field: Field, layout: Layout, rows: int, checksums: Checksums) -> None:
+        shape, dtype, sizes = (rows, *field.shape), np.dtype(dtype_of(field)), (layout.chunk_rows, layout.shard_rows)
+        super().__init__(files.root, path, shape, dtype, *sizes, layout.codec, field.attributes)
         self.files, self.fetching = files, files.fetching
-        self.mappable = codec.name == "none" and isinstance(files.root, Path)
-        self.codec, self.fill, self._checksums = codec, facts.fill, checksums
-        self.shard_chunks = facts.shard_rows // facts.chunk_rows
+        self.mappable = layout.codec == "none" and isinstance(files.root, Path)
+        self.codec = ChunkCodec(layout.codec, layout.level, field.dtype)
+        self.fill = field.fill if dtype == "O" else np.array(field.fill, dtype)[()]
+        self.shard_chunks, self._checksums = layout.shard_rows // layout.chunk_rows, checksums
         self.manifests: dict[int, Ints] = {}  # of the shards that were read of
 
     def __repr__(self) -> str:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ _WORDS = ("domain", "row", "sequence")
 _NAMES = ("parts", "splits")
 # Names of the first dimension by the table that an array belongs to, for xarray and others; rows in all other tables.
 _FIRST = {"sequences": "sequence", "sources": "file"}
-_NAMED = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_NAMED = {str(value): name for name, value in _NOT_FINITE.items()}
 
 
 def group_document(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,12 +43,12 @@ def group_document(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {"attributes": sorted_keys(attributes), "zarr_format": 3, "node_type": "group"}
 
 
-def array_document(table: str, field: Field, codec: ChunkCodec, layout: Layout, rows: int) -> dict[str, Any]:
+def array_document(table: str, field: Field, layout: Layout, rows: int) -> dict[str, Any]:
     """The ``zarr.json`` of a field of a table with so many rows."""
     axes = field.axes or [f"{field.name}_{axis}" for axis in range(1, len(field.shape) + 1)]
     sharding = {
         "chunk_shape": [layout.chunk_rows, *field.shape],
-        "codecs": zarr_codecs(codec),
+        "codecs": zarr_codecs(ChunkCodec(layout.codec, layout.level, field.dtype)),
         "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
         "index_location": "start",
     }
@@ -79,19 +78,6 @@ def sorted_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: sorted_keys(value[key]) for key in sorted(value)}
     return [sorted_keys(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True)
-class ArrayFacts:
-    """Metadata of an array; text has dtype object."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fill: Any  # value of chunks that were never written
-    attributes: dict[str, Any]
-    shard_rows: int
-    chunk_rows: int
-    codec: ChunkCodec
 
 
 class Attributes(dict[str, Any]):
@@ -145,15 +131,15 @@ def chunks_stated(root: Path | str, path: str, document: Mapping[str, Any]) -> i
     return int(-(-rows // chunk))
 
 
-def parse_array(root: Path | str, path: str, document: Mapping[str, Any]) -> ArrayFacts:
-    """Metadata of an array; raises StoreError for anything that outofcore does not write."""
+def parse_array(root: Path | str, path: str, document: Mapping[str, Any]) -> tuple[Field, Layout, int]:
+    """The field, layout and rows of an array; raises StoreError for anything that outofcore does not write."""
     try:
-        return _facts(path, document)
+        return _parsed(path, document)
     except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
         raise _refused(root, f"{path}/zarr.json", error) from error
 
 
-def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
+def _parsed(path: str, document: Mapping[str, Any]) -> tuple[Field, Layout, int]:
     """What varies between arrays, from a document that is otherwise the one that would be written."""
     (rows, *inner), (shard, *_) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
     sharding, dtype = document["codecs"][0]["configuration"], document["data_type"]
@@ -163,8 +149,7 @@ def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
     _require(0 <= min(sizes) <= max(sizes) <= MOST_ROWS and shard > 0, f"sizes {sizes!r:.80}")
     _require(len(inner) < MOST_AXES and all(inner), f"shape {document['shape']!r:.80}: rows of no values, or many axes")
     _require((text and not inner) or dtype in DTYPES, f"data_type {dtype!r:.80}")
-    kind = np.dtype(object if text else dtype)
-    row = math.prod(inner) * kind.itemsize
+    row = math.prod(inner) * np.dtype(object if text else dtype).itemsize
     _require(chunk > 0 and row * chunk <= MOST_CHUNK_BYTES, f"chunks of {row * chunk} bytes")
     fill = document["fill_value"]
     fill = _NOT_FINITE.get(fill, fill) if isinstance(fill, str) and not text else fill
@@ -180,21 +165,14 @@ def _facts(path: str, document: Mapping[str, Any]) -> ArrayFacts:
         fill=fill,
         attributes=attributes,
     )
+    layout = Layout(codec=codec.name, level=codec.level, chunk_rows=chunk, shard_rows=shard)
     with np.errstate(all="ignore"):  # a fill value beyond the dtype does not come back
-        written = array_document(table, field, codec, Layout(chunk_rows=chunk, shard_rows=shard), rows)
+        written = array_document(table, field, layout, rows)
     for key in written.keys() - {"attributes", "dimension_names", "fill_value" if text else ""}:
         difference = _difference(document[key], json.loads(json.dumps(written[key])))
         _require(not difference, f"{key}{difference}")
     _require(not text or isinstance(fill, str), f"fill_value {fill!r:.80}")
-    return ArrayFacts(
-        shape=(rows, *inner),
-        dtype=kind,
-        fill=fill if text else np.array(fill, kind)[()],
-        attributes=attributes,
-        shard_rows=shard,
-        chunk_rows=chunk,
-        codec=codec,
-    )
+    return field, layout, rows
 
 
 def _difference(value: Any, expected: Any) -> str:

@@ -20,9 +20,10 @@ from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.connection import address_of
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
-from outofcore.store.metadata import ArrayFacts, Attributes, chunks_stated, parse_array, parse_document, parse_root
+from outofcore.store.metadata import Attributes, chunks_stated, parse_array, parse_document, parse_root
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.remote_cache import CachedFiles
+from outofcore.store.schema import Field, Layout
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 from outofcore.system.extras import load
 
@@ -232,7 +233,7 @@ class SealedStore(Store):
         super().__init__(files.root, seal, facts, facts["domain"], facts["parts"], facts["splits"])
         self._metadata = metadata
         self._files = files
-        self._facts: dict[str, ArrayFacts] = {}  # of the arrays that were asked for
+        self._parsed: dict[str, tuple[Field, Layout, int]] = {}  # of the arrays that were asked for
         self._groups: defaultdict[str, list[str]] = defaultdict(list)
         for name in sorted(metadata):
             group, _, field = name.removesuffix("/zarr.json").rpartition("/")
@@ -280,9 +281,9 @@ class SealedStore(Store):
         fields = {}
         for name in self._groups.get(path, []):
             array = f"{path}/{name}"
-            if array not in self._facts:
-                self._facts[array] = parse_array(self.root, array, self._metadata[f"{array}/zarr.json"])
-            fields[name] = SealedArray(self._files, array, self._facts[array], self.checksums)
+            if array not in self._parsed:
+                self._parsed[array] = parse_array(self.root, array, self._metadata[f"{array}/zarr.json"])
+            fields[name] = SealedArray(self._files, array, *self._parsed[array], self.checksums)
         lengths = {len(array) for array in fields.values()}
         if len(lengths) != 1:
             what = f"fields of {sorted(lengths)} rows" if lengths else "no field"

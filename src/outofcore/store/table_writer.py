@@ -148,10 +148,9 @@ class TableWriter:
 
     def documents(self) -> dict[str, dict[str, Any]]:
         """The ``zarr.json`` of each array, by name."""
-        pairs = zip(self.fields, self._codecs, strict=True)
         return {
-            f"{self.path}/{field.name}/zarr.json": array_document(self.path, field, codec, self.layout, self.rows)
-            for field, codec in pairs
+            f"{self.path}/{field.name}/zarr.json": array_document(self.path, field, self.layout, self.rows)
+            for field in self.fields
         }
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -256,18 +255,10 @@ def _finished(root: Path, shards: Iterable[ShardFile]) -> SealedFiles:
 
 def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[npt.NDArray[Any]]:
     """Cut whole chunks off arrays; what is left is copied, so that a few rows keep no large array alive."""
-    cut = []
-    for _ in range(chunks):
-        pieces: list[npt.NDArray[Any]] = []
-        missing = size
-        while missing:
-            piece = parts[0][:missing]
-            pieces.append(piece)
-            missing -= len(piece)
-            if len(piece) == len(parts[0]):
-                parts.pop(0)
-            else:
-                parts[0] = parts[0][len(piece) :]
-        cut.append(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
-    parts[:] = [part.copy() for part in parts]
+    *waiting, rows = parts  # of which only the last one ends a chunk
+    first = size - sum(map(len, waiting))
+    last = first + (chunks - 1) * size
+    cut = [np.concatenate([*waiting, rows[:first]])]
+    cut += [rows[start : start + size] for start in range(first, last, size)]
+    parts[:] = [rows[last:].copy()]
     return cut
