@@ -76,16 +76,6 @@ def test_any_changed_bit_is_noticed(make_store: MakeStore, codec: CodecName, fro
         read_chunks(arrays, np.arange(10), buffers, np.arange(10))
 
 
-@pytest.mark.usefixtures("functions")
-def test_a_file_that_was_cut_is_noticed(make_store: MakeStore) -> None:
-    root = make_store(batches=[[300], [700, 90]])
-    arrays = [open_store(root).rows("train")["boards"]]
-    shard = root / "train" / "boards" / "c.1.0"
-    shard.write_bytes(shard.read_bytes()[:-10])
-    with pytest.raises(DamagedStore, match=r"c\.1\.0"):
-        read_chunks(arrays, np.arange(10), [np.zeros((10, 64, 3), np.uint64)], np.arange(10))
-
-
 @pytest.mark.skipif(bulk._decoders() is None, reason="this platform's wheels do not export the C functions")
 def test_chunks_in_memory_are_intact_until_a_bit_changes() -> None:
     encoded = np.frombuffer(ChunkCodec("none", 0, "uint8").encode(np.arange(99, dtype=np.uint8)), np.uint8).copy()
@@ -139,11 +129,6 @@ def test_chunks_have_the_bytes_that_they_have_one_by_one(
     assert encode_chunks(FIELDS, codecs, chunks) == expected
     assert [encoded == b"" for encoded in expected[1]] == [True, True, True, False, True, True]
     assert expected[2][2], "a negative zero is a value to store"
-
-
-def test_rows_without_bytes_are_empty() -> None:
-    field = Field(name="nothing", dtype="uint8", shape=(0,), doc="-")
-    assert encode_chunks([field], [ChunkCodec("zstd", 1, "uint8")], [[np.empty((ROWS, 0), np.uint8)]]) == [[b""]]
 
 
 def test_a_chunk_that_cannot_be_compressed_fits() -> None:

@@ -8,7 +8,6 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import partial
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from outofcore.store.connection import shown, what_failed, without_secrets
 from outofcore.store.reader import open_store
 from outofcore.store.remote import RemoteFiles
 from outofcore.store.verify import verify
-from tests.served import served
+from tests.served import Ranges, served
 from tests.store.object_storage import upload
 
 pytestmark = pytest.mark.xdist_group("object storage")
@@ -145,35 +144,15 @@ def test_stores_of_a_process_share_the_threads_of_their_requests(
     assert 0 < len(own) <= 32
 
 
-class Ranges(SimpleHTTPRequestHandler):
-    """Serves ranges of files, with no versions, and lists nothing."""
+class Unversioned(Ranges):
+    """Serves no versions."""
 
-    def do_GET(self) -> None:
-        path = Path(self.translate_path(self.path))
-        if not path.is_file():
-            self.send_error(404)
-            return
-        content = path.read_bytes()
-        first, _, last = self.headers.get("Range", "").removeprefix("bytes=").partition("-")
-        start, stop = int(first or 0), int(last or len(content) - 1) + 1
-        self.send_response(206 if first else 200)
-        if first:
-            self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
-        self.send_header("Content-Length", str(stop - start))
-        self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content[start:stop])
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, *_: object) -> None:
-        pass
+    versions = False
 
 
 def test_a_store_behind_a_web_server_is_sealed_there_too(make_store: Callable[..., Path]) -> None:
     local = make_store()
-    with served(partial(Ranges, directory=str(local.parent))) as server:
+    with served(partial(Unversioned, directory=str(local.parent))) as server:
         address = f"{server}/{local.name}"
         store, here = open_store(address), open_store(local)
         assert pickle.loads(pickle.dumps(store)).digest == store.digest == here.digest

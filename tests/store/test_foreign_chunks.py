@@ -6,9 +6,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import Mock
 
 import google_crc32c
@@ -24,7 +23,7 @@ from outofcore.ndarrays import Ints
 from outofcore.store import bulk
 from outofcore.store.foreign import ForeignArray, open_zarr
 from outofcore.store.remote import RemoteFiles
-from tests.served import served
+from tests.served import Ranges, served
 
 VALUES = np.random.default_rng(0).integers(0, 90, (205, 20, 8))
 V2: dict[str, Any] = {"zarr_format": 2}
@@ -268,38 +267,6 @@ def test_an_index_whose_chunks_overlap_reads_nothing_beyond_what_was_fetched(tmp
     with pytest.raises(StoreError, match="rows 8 to 16 of array cannot be read"):
         array.chunks_into(np.arange(2), buffer, np.arange(2))
     assert (buffer[0] == VALUES[:8]).all()
-
-
-class Ranges(SimpleHTTPRequestHandler):
-    """Ranges of files, with their version; what was asked for is kept."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        path = Path(self.translate_path(self.path))
-        self.asked.append(self.path)
-        if not path.is_file():
-            self.send_error(404)
-            return
-        content, version = path.read_bytes(), f'"{path.stat().st_mtime_ns}"'
-        if self.headers.get("If-Match", version) != version:
-            self.send_error(412)
-            return
-        first, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")
-        span = slice(int(first), int(last or len(content) - 1) + 1) if first else slice(-int(last), len(content))
-        start, stop, _ = span.indices(len(content))
-        self.send_response(206 if "Range" in self.headers else 200)
-        self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
-        self.send_header("Content-Length", str(stop - start))
-        self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
-        self.send_header("ETag", version)
-        self.end_headers()
-        self.wfile.write(content[span])
-
-    def do_HEAD(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *words: object) -> None: ...
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -61,28 +60,6 @@ def test_a_file_is_read_although_others_are_opened_meanwhile(
     monkeypatch.setattr(os, "pread", interrupted)
     size = files.size(NAMES[0])
     assert files.read(NAMES[0], 0, size) == (root / NAMES[0]).read_bytes()
-
-
-def test_many_threads_and_more_files_than_are_kept_open(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OPEN_FILES", 2)
-    array = move(make_store(batches=[[2000]], layout=SMALL))
-    expected = array.read()
-    wrong: list[int] = []
-
-    def work(seed: int) -> None:
-        chunks = np.random.default_rng(seed).permutation(array.chunks - 1)
-        out = np.empty(16, array.dtype)
-        for chunk in chunks.tolist():
-            array.chunk(chunk, out)
-            if (out != expected[chunk * 16 : chunk * 16 + 16]).any():
-                wrong.append(chunk)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 def test_a_store_that_takes_the_place_of_an_open_one_never_mixes_in(two: tuple[Path, Path]) -> None:

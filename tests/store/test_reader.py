@@ -211,9 +211,14 @@ def test_what_a_notebook_shows_has_the_counts_and_no_markup_of_a_name(tmp_path: 
         _ = store.tokenizer
 
 
-def test_an_absent_field_or_split_is_answered_with_those_that_exist(make_store: Callable[..., Path]) -> None:
+def test_a_table_knows_its_fields_and_a_store_its_splits(make_store: Callable[..., Path]) -> None:
     store = open_store(make_store())
+    table = store.rows("train")
+    assert set(table) == {"boards", "clock", "move"}
+    assert "move" in table
+    assert "elo" not in table
+    assert 0 not in table
     with pytest.raises(StoreError, match=r"no split 'test'.*train, val"):
         store.rows("test")
     with pytest.raises(StoreError, match="no field 'elo'; there are boards, clock, move"):
-        store.rows("train")["elo"]
+        table["elo"]

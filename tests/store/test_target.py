@@ -38,28 +38,6 @@ def tree(folder: Path) -> dict[str, bytes | str]:
     }
 
 
-def test_a_store_that_cannot_be_replaced_stays(
-    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
-    real = Path.rename
-
-    def stopped(path: Path, target: Path) -> Path:
-        if target == final:
-            raise KeyboardInterrupt
-        return real(path, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            place(work, final)
-    assert len(open_store(final).rows("train")) == 7
-    assert len(open_store(work).rows("train")) == 5
-    place(make_store("other.zarr", batches=[[9]]), final)
-    assert len(open_store(final).rows("train")) == 9
-    assert not list(final.parent.glob("old.zarr.work*"))
-
-
 @pytest.mark.parametrize("apart", [False, True], ids=["one filesystem", "two filesystems"])
 def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
     make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
@@ -87,39 +65,18 @@ def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
 
 
-def test_nothing_takes_time_while_a_store_is_on_its_way(
-    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kill there would leave neither the work folder nor the store."""
-    steps: list[str] = []
-    fsync, rename = os.fsync, Path.rename
-
-    def synced(handle: int) -> None:
-        steps.append("sync")
-        fsync(handle)
-
-    def renamed(path: Path, target: Path) -> Path:
-        steps.append(target.name)
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "rename", renamed)
-    make_store()
-    first = steps.index("arriving")
-    assert steps[first : first + 2] == ["arriving", "a.zarr"]
-
-
-@pytest.mark.parametrize("refused", ["copy", "rename"])
-def test_a_copy_from_another_filesystem_that_fails_is_removed(
+@pytest.mark.parametrize("refused", ["copy", "rename", "stopped"])
+def test_a_store_that_cannot_be_replaced_stays(
     make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
     work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
     rename, copy, copied = Path.rename, shutil.copyfile, []
 
     def renamed(path: Path, target: Path) -> Path:
-        if path == work or (refused == "rename" and path.name == "arriving"):
-            code = errno.EXDEV if path == work else errno.EIO
-            raise OSError(code, os.strerror(code))
+        if path == work:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))  # of another filesystem
+        if path.name == "arriving" and refused != "copy":
+            raise KeyboardInterrupt if refused == "stopped" else OSError(errno.EIO, os.strerror(errno.EIO))
         return rename(path, target)
 
     def copied_to(source: Path, target: Path) -> Path:
@@ -131,12 +88,15 @@ def test_a_copy_from_another_filesystem_that_fails_is_removed(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", renamed)
         patched.setattr(shutil, "copyfile", copied_to)
-        with pytest.raises(OSError if refused == "copy" else StoreError):
+        with pytest.raises({"copy": OSError, "rename": StoreError, "stopped": KeyboardInterrupt}[refused]):
             place(work, final)
     assert len(copied) >= 3
     assert not list(final.parent.glob("*.work.*"))
     assert len(open_store(final).rows("train")) == 7
     assert len(open_store(work).rows("train")) == 5
+    place(work, final)
+    assert len(open_store(final).rows("train")) == 5
+    assert not list(final.parent.glob("old.zarr.work*"))
 
 
 def a_folder(path: Path) -> None:

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import zarr
 
 import outofcore
 from outofcore.store.verify import verify
@@ -25,12 +24,3 @@ def test_a_store_of_format_2_without_names_of_dimensions(tmp_path: Path) -> None
     assert (np.concatenate([each["half"] for each in rows]) == numbers[:, None] * np.array([0.5, -0.25])).all()
     got = [batch["number"].numpy() for batch in outofcore.loader(path, "train", 32)]
     assert sorted(np.concatenate(got)) == sorted(rows[0]["number"])
-
-
-def test_dimensions_have_names_that_agree_within_a_group(tmp_path: Path) -> None:
-    data = {"robs": np.ones((50, 3)), "stim": np.ones((50, 2, 4), np.uint8), "flag": np.ones(50, bool)}
-    outofcore.write_store(tmp_path / "a.zarr", data)
-    group = zarr.open_group(tmp_path / "a.zarr" / "train", mode="r")
-    names = {name: array.metadata.to_dict()["dimension_names"] for name, array in group.arrays()}
-    assert names == {"robs": ("row", "robs_1"), "stim": ("row", "stim_1", "stim_2"), "flag": ("row",)}
-    assert {array.metadata.to_dict()["dimension_names"] for _, array in group["sequences"].arrays()} == {("sequence",)}
