@@ -19,7 +19,7 @@ from outofcore.errors import OutOfCoreError
 if TYPE_CHECKING:
     from outofcore.arrays import write_store
     from outofcore.domains.task import Batch
-    from outofcore.domains.text.causal import causal_lm
+    from outofcore.domains.text.tensors import causal_lm
     from outofcore.evaluating import evaluate
     from outofcore.loading.dataset import ZarrDataset
     from outofcore.loading.iteration import Loader
@@ -80,7 +80,7 @@ _LAZY = {
     "Weighted": "outofcore.order.weighted",
     "Window": "outofcore.order.windows",
     "ZarrDataset": "outofcore.loading.dataset",
-    "causal_lm": "outofcore.domains.text.causal",
+    "causal_lm": "outofcore.domains.text.tensors",
     "convert": "outofcore.pipeline",
     "evaluate": "outofcore.evaluating",
     "load_model": "outofcore.models",

@@ -13,8 +13,7 @@ import torch
 
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import TrainSection
-from outofcore.domains.text.cross_entropy import cross_entropy
-from outofcore.domains.text.network import Network, NetworkShape
+from outofcore.domains.text.network import Network, NetworkShape, cross_entropy
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import measure, sample_bytes
 from outofcore.order.balanced import Balanced

@@ -1,12 +1,18 @@
+"""Windows as tensors, and under other names: the same tokens, targets and borders of documents."""
+
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn import functional
 
-from outofcore.domains.text.network import Network, NetworkShape
+import outofcore
+from outofcore.domains.text.network import Network, NetworkShape, logits
 from outofcore.domains.text.tensors import TextReading
+from outofcore.errors import ParamsError
 
 GENERATOR = np.random.default_rng(0)
 
@@ -57,3 +63,104 @@ def test_the_first_token_of_a_document_is_not_predicted_from_the_document_before
     assert torch.allclose(hidden[0, 4:], hidden[1, 4:], atol=1e-6)
     alone = network(batch["inputs"][:1, 4:7])
     assert torch.allclose(hidden[:1, 4:7], alone, atol=1e-6)
+
+
+END = 0
+ROWS = np.array([[1, 2, 3, 4, 0, 7, 8, 0, 9], [5, 0, 6, 2, 2, 7, 8, 3, 0], [0, 0, 6, 2, 2, 7, 8, 3, 4]], np.uint16)
+
+
+def batch_of(*, apart: bool) -> dict[str, torch.Tensor]:
+    return TextReading(end=END if apart else None)({"tokens": ROWS}, np.zeros(3, np.uint64))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_window_has_as_many_tokens_as_targets(apart):
+    batch = batch_of(apart=apart)
+    named = outofcore.causal_lm(batch)
+    assert set(named) == {"input_ids", "labels", "shift_labels", "position_ids" if apart else "attention_mask"}
+    assert named["input_ids"].tolist() == named["labels"].tolist() == ROWS[:, :-1].tolist()
+    assert named["shift_labels"].tolist() == ROWS[:, 1:].tolist()
+    if apart:
+        assert torch.equal(named["position_ids"], batch["positions"])
+    else:
+        assert torch.equal(named["attention_mask"], torch.ones(3, 8, dtype=torch.int64))
+
+
+def test_a_label_that_no_loss_counts_is_ignored_in_every_form():
+    valid = np.ones(ROWS.shape, bool)
+    valid[0, 5], valid[2, 6:] = False, False
+    batch = TextReading(end=END)({"tokens": ROWS, "valid": valid}, np.zeros(3, np.uint64))
+    expected = np.where(valid, ROWS.astype(int), -100)
+    for packed in (False, True):
+        named = outofcore.causal_lm(batch, packed=packed)
+        assert named["shift_labels"].view(3, 8).tolist() == expected[:, 1:].tolist()
+        assert named["labels"].view(3, 8)[:, 1:].tolist() == expected[:, 1:-1].tolist()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_packed_sequences_are_the_documents_of_each_window(apart):
+    documents = []
+    for row in ROWS[:, :-1].tolist():
+        documents.append([])
+        for place, token in enumerate(row):
+            if apart and token == END and place:
+                documents.append([])
+            documents[-1].append(token)
+    packed = outofcore.causal_lm(batch_of(apart=apart), packed=True)
+    bounds = packed["cu_seq_lens_q"]
+    assert bounds.dtype == torch.int32
+    assert torch.equal(bounds, packed["cu_seq_lens_k"])
+    assert packed["max_length_q"] == packed["max_length_k"] == max(map(len, documents))
+    assert {packed[name].shape for name in ("input_ids", "labels", "position_ids")} == {(1, 24)}
+    sizes = bounds.diff().tolist()
+    assert [each.tolist() for each in packed["input_ids"][0].split(sizes)] == documents
+    assert [each.tolist() for each in packed["position_ids"][0].split(sizes)] == [
+        list(range(len(each))) for each in documents
+    ]
+    # A model that shifts the labels over the whole row predicts no window's first token from the window before it.
+    assert packed["labels"].view(3, 8)[:, 0].tolist() == [-100] * 3
+    assert torch.equal(packed["labels"].view(3, 8)[:, 1:], packed["shift_labels"].view(3, 8)[:, :-1])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_list_of_samples_is_a_batch(packed):
+    batch = batch_of(apart=True)
+    samples = [{name: tensor[place] for name, tensor in batch.items()} for place in range(3)]
+    named = outofcore.causal_lm(samples, packed=packed)
+    for name, expected in outofcore.causal_lm(batch, packed=packed).items():
+        assert torch.equal(torch.as_tensor(named[name]), torch.as_tensor(expected))
+
+
+def test_a_batch_of_another_domain_is_refused():
+    with pytest.raises(ParamsError, match=r"batch: expected the inputs and targets of a text, got \['planes'\]"):
+        outofcore.causal_lm({"planes": torch.zeros(1)})
+    with pytest.raises(ParamsError, match=r"got \[\]; a Trainer needs .*remove_unused_columns=False"):
+        outofcore.causal_lm([{}, {}])  # what a Trainer leaves of samples whose names its model does not take
+
+
+def test_each_sequence_alone_gives_the_loss_of_the_windows():
+    torch.manual_seed(0)
+    network = Network(NetworkShape(layers=2, width=16, heads=2, vocabulary=50, context=8)).eval()
+    batch = batch_of(apart=True)
+    with torch.no_grad():
+        scores = logits(network, network(batch["inputs"], batch["positions"], batch["segments"]))
+        expected = functional.cross_entropy(scores.flatten(0, 1), batch["targets"].flatten(), reduction="sum")
+        packed = outofcore.causal_lm(batch, packed=True)
+        pieces = packed["input_ids"][0].split(packed["cu_seq_lens_q"].diff().tolist())
+        together = torch.cat([logits(network, network(piece[None]))[0] for piece in pieces])
+        found = functional.cross_entropy(together, packed["shift_labels"][0], reduction="sum")
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_model_of_that_context_counts_every_target(apart):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=50, n_positions=8, n_embd=16, n_layer=1, n_head=2)
+    ).eval()
+    batch = batch_of(apart=apart)
+    with torch.no_grad():
+        answer = model(**outofcore.causal_lm(batch), use_cache=False)
+    expected = functional.cross_entropy(answer.logits.flatten(0, 1), batch["targets"].flatten())
+    assert answer.loss.item() == pytest.approx(expected.item(), rel=1e-5)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outofcore.domains.planning import Outlook
     from outofcore.domains.text.stream import TextStream
     from outofcore.store.reader import Store
+    from outofcore.store.schema import Columns
 
 
 class Text(Domain):
@@ -113,6 +114,13 @@ class Text(Domain):
                 tokens += int(documents["length"].sum())
                 characters += int(documents["characters"].sum())
         return {"characters_per_token": characters / tokens} if tokens else {}
+
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
+        """The text of the tokens, by the tokenizer in the store's attributes; without one, the ids."""
+        from outofcore.domains.text.schema import tokenizer_of
+
+        tokens = rows["tokens"]
+        return " ".join(map(str, tokens)) if attributes is None else tokenizer_of(attributes).decode(tokens)
 
     def plan(self, section: TextSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Recommended settings by hardware, if other sizes are asked for; a size that makes no sense is a note."""

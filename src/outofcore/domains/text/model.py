@@ -13,8 +13,7 @@ from torch import Tensor
 
 from outofcore.domains.own_network import own_network
 from outofcore.domains.task import Batch, Task, doubles, note
-from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
-from outofcore.domains.text.network import Network, logits, model_size, size_doubt
+from outofcore.domains.text.network import Network, cross_entropy, logits, model_size, size_doubt, token_losses
 from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer

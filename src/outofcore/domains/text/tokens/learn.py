@@ -14,8 +14,7 @@ from outofcore.display.bar import Bar
 from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import cut
-from outofcore.domains.text.tokens.gpt2 import byte_level, gpt2_content
-from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
+from outofcore.domains.text.tokens.tokenizer import byte_level, dumped, gpt2_content, read_tokenizer
 from outofcore.errors import ParamsError
 from outofcore.raw.files import RawFile
 from outofcore.system.durable import replace_text, writing
@@ -39,14 +38,11 @@ def write_tokenizer(path: Path, section: TextSection, files: Sequence[RawFile]) 
 def is_tokenizer(path: Path) -> bool:
     """Whether a file is a ``tokenizer.json``; one of over a gigabyte is something else."""
     try:
-        if not path.is_file() or path.stat().st_size > MOST_TOKENIZER_BYTES:
-            return False
-        tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise
-    except Exception:  # noqa: BLE001 - the library raises nothing narrower
+        return (
+            path.is_file() and path.stat().st_size <= MOST_TOKENIZER_BYTES and bool(read_tokenizer(str(path), "file"))
+        )
+    except ParamsError:
         return False
-    return True
 
 
 def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
@@ -59,7 +55,7 @@ def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
         return _train(section, files)
     if section.tokenizer.kind == "gpt2":
         return gpt2_content(Path(section.tokenizer.given), section.source.tokens, "text.tokenizer.given")
-    return _given(section)
+    return dumped(json.loads(read_tokenizer(section.tokenizer.given, "text.tokenizer.given").json))
 
 
 def _train(section: TextSection, files: Sequence[RawFile]) -> str:
@@ -136,14 +132,3 @@ def texts(file: RawFile, section: TextSection, why: list[str]) -> Iterator[bytes
         documents = read_documents(unit, section)
         why += [reject.detail for reject in (*unit.rejects, *documents.rejects)[:1]]
         yield from documents.texts
-
-
-def _given(section: TextSection) -> str:
-    path = Path(section.tokenizer.given)
-    path = path / TOKENIZER_FILE if path.is_dir() else path
-    try:
-        text = path.read_text(encoding="utf-8")
-        tokenizers.Tokenizer.from_str(text)
-        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    except Exception as error:
-        raise ParamsError(f"text.tokenizer.given: expected a {TOKENIZER_FILE} at {path}, {error}") from error

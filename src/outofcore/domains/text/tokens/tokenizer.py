@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -14,16 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.tokens.gpt2 import gpt2_content, gpt2_files
 from outofcore.domains.text.tokens.normalizer import MOST_GROWTH, most_growth
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.ndarrays import Ints
 from outofcore.raw.likely import advice
+from outofcore.settings.yaml_text import parse_json
 
-TOKENIZER_FILE = "tokenizer.json"
-"""Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
+"""Names of a tokenizer in a folder, as the library ``transformers`` saves it; that of SentencePiece is refused."""
+
+GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
+"""GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
 
 MOST_IDS = 1 << 24
 """Most ids of a tokenizer: tables by id, and the weights of a model, have a row for each up to the largest."""
@@ -46,7 +50,7 @@ class Tokenizer:
     @cached_property
     def plain(self) -> str:
         """The tokenizer without what it adds around a text, as JSON; the ids stay those of the file."""
-        return _dumped(self._content | {"post_processor": None, "truncation": None, "padding": None})
+        return dumped(self._content | {"post_processor": None, "truncation": None, "padding": None})
 
     @cached_property
     def most_growth(self) -> float:
@@ -159,7 +163,7 @@ class Tokenizer:
         content = json.loads(self.plain)
         for token in self._special:
             content = _without(content, token)
-        return _encoder(_dumped(content))
+        return _encoder(dumped(content))
 
     @cached_property
     def vocabulary(self) -> dict[str, int]:
@@ -167,12 +171,12 @@ class Tokenizer:
         ids: dict[str, int] = self._reference.get_vocab(with_added_tokens=True)
         return ids
 
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("json", "end_of_document", "begin_of_document")
-        return {name: getattr(self, name) for name in names}
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[str | None, ...]]:
+        return Tokenizer, (self.json, self.end_of_document, self.begin_of_document)
 
 
-def _dumped(content: Mapping[str, Any]) -> str:
+def dumped(content: Mapping[str, Any]) -> str:
+    """The content of a ``tokenizer.json`` as it is stored."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -222,31 +226,39 @@ def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
 
 
 def load_tokenizer(section: TextSection) -> Tokenizer:
-    """The tokenizer at ``tokenizer.path``: a file, the folder that holds it or GPT-2's files, or the content itself.
+    """The tokenizer at ``tokenizer.path``, as :func:`read_tokenizer` reads it."""
+    source = section.source
+    return read_tokenizer(
+        section.tokenizer.path, "text.tokenizer.path", source.end_of_document, source.begin_of_document
+    )
 
-    Raises ParamsError if it is missing, not a ``tokenizer.json``, has no token or ids beyond :data:`MOST_IDS`, makes
-    too much of a text, or lacks the end token.
+
+def read_tokenizer(
+    file: str, setting: str, end_of_document: str | None = None, begin_of_document: str | None = None
+) -> Tokenizer:
+    """A tokenizer of a ``tokenizer.json``, of the folder that holds it or GPT-2's files, or of the content itself.
+
+    Raises ParamsError, which names the ``setting``, if it is missing, not a ``tokenizer.json``, has no token or ids
+    beyond :data:`MOST_IDS`, makes too much of a text, or lacks the tokens around a document.
     """
-    if section.tokenizer.path.startswith("{"):
-        return _checked(section.tokenizer.path, *_around(section), "text.tokenizer")
-    path = Path(section.tokenizer.path)
-    if not (path / TOKENIZER_FILE).is_file() and gpt2_files(path):
-        return _checked(gpt2_content(path, section.source.tokens, "text.tokenizer.path"), *_around(section), str(path))
-    path = path / TOKENIZER_FILE if path.is_dir() else path
+    around = end_of_document, begin_of_document
+    if file.startswith("{"):
+        return _checked(file, *around, "text.tokenizer")
+    path = Path(file)
+    if not (path / TOKENIZER_FILES[0]).is_file() and gpt2_files(path):
+        return _checked(gpt2_content(path, [*filter(None, around)], setting), *around, file)
+    if path.is_dir():
+        path = next((path / name for name in TOKENIZER_FILES if (path / name).exists()), path / TOKENIZER_FILES[0])
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
+        stage = "'dvc repro tokenizer', or outside of a project with " if setting == "text.tokenizer.path" else ""
         raise ParamsError(
-            f"text.tokenizer.path: no tokenizer at {path}; make it with 'dvc repro tokenizer', or outside of a project "
-            f"with 'outofcore tokenizer RAW {path}'"
+            f"{setting}: no tokenizer at {path}; make it with {stage}'outofcore tokenizer RAW {path}'"
         ) from error
     except UnicodeDecodeError as error:
-        raise ParamsError(f"{path}: expected a tokenizer.json, got what is {advice(path.name)}") from error
-    return _checked(text, *_around(section), str(path))
-
-
-def _around(section: TextSection) -> tuple[str | None, str | None]:
-    return section.source.end_of_document, section.source.begin_of_document
+        raise ParamsError(f"{setting}: {path}: expected a tokenizer.json, got what is {advice(path.name)}") from error
+    return _checked(text, *around, f"{setting}: {path}")
 
 
 @lru_cache(maxsize=4)
@@ -265,4 +277,47 @@ def _checked(text: str, end_of_document: str | None, begin_of_document: str | No
             f"{growth:,.0f}: a text would take all memory; change its Replace or Prepend"
         )
     _ = tokenizer.end_id, tokenizer.begin_id
+    return tokenizer
+
+
+def gpt2_files(folder: Path) -> tuple[Path, Path] | None:
+    """The vocabulary and the merges in a folder, if it has both."""
+    pairs = [(folder / vocabulary, folder / merges) for vocabulary, merges in GPT2_FILES]
+    return next((pair for pair in pairs if all(path.is_file() for path in pair)), None)
+
+
+def gpt2_content(folder: Path, special: Sequence[str], setting: str) -> str:
+    """The ``tokenizer.json`` of GPT-2's files; of the ``special`` tokens, those that it has are special.
+
+    Raises ParamsError, which names the ``setting``, if the folder lacks them, or has those of a tokenizer that splits
+    text in another way (Qwen's).
+    """
+    files = gpt2_files(folder)
+    if files is None:
+        wanted = ", or ".join(" and ".join(names) for names in GPT2_FILES)
+        raise ParamsError(f"{setting}: expected a folder with {wanted}, found no such pair in {folder}")
+    try:
+        tokenizer = byte_level(models.BPE.from_file(*map(str, files)))
+        config = folder / "tokenizer_config.json"
+        own = parse_json(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        kind = str(own.get("tokenizer_class") or "GPT2Tokenizer")
+    except Exception as error:
+        raise ParamsError(
+            f"{setting}: expected GPT-2's {files[0].name} and {files[1].name} in {folder}, {error}"
+        ) from error
+    if not kind.startswith("GPT2"):
+        raise ParamsError(
+            f"{setting}: expected GPT-2's files in {folder}, its tokenizer_config.json says {kind}; save its "
+            "tokenizer.json there"
+        )
+    tokenizer.add_special_tokens([token for token in special if tokenizer.token_to_id(token) is not None])
+    content: str = tokenizer.to_str()
+    return content
+
+
+def byte_level(model: models.Model) -> tokenizers.Tokenizer:
+    """A tokenizer that spells any text, by bytes."""
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
