@@ -24,7 +24,7 @@ from tokenizers import AddedToken
 
 import outofcore
 from outofcore.domains.text.documents import reading, records
-from outofcore.domains.text.documents.hub import GivenRecords
+from outofcore.domains.text.documents.hub import given_records
 from outofcore.domains.text.documents.parquet import values
 from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.params import SUFFIXES, TextSection
@@ -731,7 +731,7 @@ def test_a_unit_has_a_bounded_number_of_documents(section_of, tmp_path: Path, ki
         (tmp_path / "a.jsonl").write_text('{"text": ""}\n' * count)
         offsets = range(0, 13 * count, 13)
     elif kind == "records":
-        files = [GivenRecords.of([{"text": ""}] * count, "text")]
+        files = [given_records([{"text": ""}] * count, "text")]
         offsets = range(count)
     else:
         (tmp_path / "a.txt").write_text("a||" * count, encoding="utf-16" if kind == "utf-16" else "utf-8", newline="")

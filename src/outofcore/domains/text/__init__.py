@@ -13,8 +13,6 @@ from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit
 
 if TYPE_CHECKING:
-    import torch
-
     from outofcore.display.table import DisplayTable
     from outofcore.domains.planning import Outlook
     from outofcore.domains.text.stream import TextStream
@@ -62,9 +60,9 @@ class Text(Domain):
     def raw_files(self, section: TextSection, records: Iterable[Mapping[str, Any]] | None = None) -> Sequence[RawFile]:
         """Raw files, or a dataset in the same form: one of the hub, or given ``records``."""
         self.require_packages()
-        from outofcore.domains.text.documents.hub import GivenRecords, open_raw
+        from outofcore.domains.text.documents.hub import given_records, open_raw
 
-        return open_raw(section) if records is None else [GivenRecords.of(records, section.source.text_column)]
+        return open_raw(section) if records is None else [given_records(records, section.source.text_column)]
 
     def stream_settings(self, section: TextSection) -> dict[str, Any]:
         """The settings that decide how raw text becomes windows."""
@@ -72,33 +70,11 @@ class Text(Domain):
             "stream": section.stream.model_dump(mode="json")
         }
 
-    def stream(
-        self,
-        files: Sequence[RawFile],
-        section: TextSection,
-        split: str,
-        *,
-        shuffle: bool,
-        memory: int,
-        threads: int,
-        device: torch.device | None,
-    ) -> TextStream:
-        """Windows of tokens directly from raw text."""
+    def stream(self, files: Sequence[RawFile], section: TextSection, split: str, **options: Any) -> TextStream:
+        """Windows of tokens directly from raw text; ``options`` as the stream takes them."""
         from outofcore.domains.text.stream import TextStream
 
-        training = split == "train"
-        limits = {"train": section.stream.max_examples, "val": section.train.val_examples}
-        return TextStream(
-            files,
-            section,
-            split,
-            samples=limits.get(split),
-            repeat=training,
-            memory=memory,
-            threads=threads,
-            shuffle=shuffle,
-            device=device,
-        )
+        return TextStream(files, section, split, **options)
 
     def stream_bytes(self, section: TextSection, threads: int) -> int:
         """Three pools, the units being tokenized, the batches, and the engines."""

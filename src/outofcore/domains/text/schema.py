@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.raw.files import RawFile
@@ -37,12 +35,13 @@ def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"tokenizer": tokenizer.json, **end, **begin, "vocabulary": tokenizer.size}
 
 
-def ids_of(store_attributes: Mapping[str, Any]) -> tuple[np.dtype[Any], int | None]:
-    """Dtype of the ids of a store or of a file of tokens, and the id that separates documents, if one does."""
+def separator_of(store_attributes: Mapping[str, Any]) -> int | None:
+    """The id that separates the documents of a store or of a file of tokens, if one does."""
     if "tokenizer" not in store_attributes:
-        return np.dtype(store_attributes["dtype"]), store_attributes["end_id"]
+        separator: int | None = store_attributes["end_id"]
+        return separator
     tokenizer = tokenizer_of(store_attributes)
-    return np.dtype(tokenizer.dtype), tokenizer.begin_id if tokenizer.end_id is None else tokenizer.end_id
+    return tokenizer.begin_id if tokenizer.end_id is None else tokenizer.end_id
 
 
 def tokenizer_of(store_attributes: Any) -> Tokenizer:

@@ -15,7 +15,7 @@ import numpy as np
 
 from outofcore.domains.splits import assign
 from outofcore.domains.text.by_place import Edge, SampledLines
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, NOTHING, Contents, OpenMember, division
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, NOTHING, Contents, OpenMember, division
 from outofcore.domains.text.documents.records import keys_of, read_documents
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.ndarrays import Bytes, Ints
@@ -121,7 +121,7 @@ def cut(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
 def _weight(unit: Unit, section: TextSection) -> int:
     """Bytes that a unit of one stretch counts for when it is joined with others: its own, or those of its documents."""
     contents: Contents = unit.stretches[0].detail or NOTHING
-    separated = LINES if contents.kind == "lines" else division(section.source)
+    separated = division(section.source, contents.kind)
     if contents.lengths is not None:
         documents = len(contents.lengths)
     else:
@@ -146,7 +146,7 @@ def _divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
         left, right = split_at(unit, at, contents._replace(lengths=before), contents._replace(lengths=after, marks=0))
         moved = replace(right.stretches[0], offset=stretch.offset + rows)
         return (left, replace(right, offset=moved.offset, stretches=(moved,))) if rows else ()
-    separated = LINES if contents.kind == "lines" else division(section.source)
+    separated = division(section.source, contents.kind)
     starts = [start for start, _ in separated.split(unit.payload)] if separated else []
     at = starts[len(starts) // 2] if starts else 0
     return split_at(unit, at, contents, contents._replace(marks=0, continues=False)) if at else ()

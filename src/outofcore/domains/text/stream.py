@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from outofcore.domains.text.documents.hub import HubFile
+from outofcore.domains.text.documents.hub import HubRecords, RecordsFile
 from outofcore.domains.text.documents.reading import BLOCK_BYTES
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import attributes
@@ -59,8 +59,8 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
     The text is read sequentially, file after file; pools of units of text, with about ``stream.shuffle_windows``
     windows or more, are shuffled while the next is made. Unshuffled, batches are those of a loader of a store of the
     text. An iteration is an epoch, the first ``epoch`` and each later one the next if the previous one delivered a
-    batch: ``samples`` windows, or the whole text if None. With ``repeat`` the text restarts if it is shorter; otherwise
-    the epoch is. The order depends only on text, params, split, seed and epoch.
+    batch: ``stream.max_examples`` windows, for which the text restarts if it is shorter, or the whole text; of the
+    split val at most ``train.val_examples``. The order depends only on text, params, split, seed and epoch.
 
     Only one iteration is active at a time: a second one ends the first, which raises an error when it is continued.
     Leaving a ``with`` block closes the stream. ``DataLoader(stream, batch_size=None)`` passes its batches through. It
@@ -85,11 +85,9 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         section: TextSection,
         split: str,
         *,
-        samples: int | None,
-        repeat: bool,
+        shuffle: bool,
         memory: int,
         threads: int,
-        shuffle: bool,
         device: torch.device | None,
     ) -> None:
         self.epoch = 0
@@ -102,8 +100,10 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._seed = section.train.seed
         self._copies = DeviceStream(device)
         self._pool = section.stream.shuffle_windows
-        self._limit, self._repeat = samples, repeat and samples is not None
-        self._samples = samples if repeat else None  # of an epoch, once it is known
+        limits = {"train": section.stream.max_examples, "val": section.train.val_examples}
+        self._limit = limits.get(split)
+        self._samples = self._limit if split == "train" else None  # of an epoch, once it is known
+        self._repeat = self._samples is not None
         self._identity = _identity(files, section, tokenizer, split, shuffle=shuffle)
         self._given = 0  # windows of the epoch that the consumer has received
         self._read = ""  # digest of the pools that they are of
@@ -322,7 +322,11 @@ def _identity(
 ) -> str:
     facts = {
         "files": [(file.name, file.bytes) for file in files],
-        "datasets": [file.dataset.model_dump(mode="json") for file in files if isinstance(file, HubFile)],
+        "datasets": [
+            file.records.dataset.model_dump(mode="json")
+            for file in files
+            if isinstance(file, RecordsFile) and isinstance(file.records, HubRecords)
+        ],
         "params": section.model_dump(mode="json", include={"source", "filters", "splits", "tensors"}),
         "stream": section.stream.model_dump(mode="json"),
         "tokenizer": tokenizer.json,

@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 from outofcore.domains.reading import Draws
 from outofcore.domains.text.network import IGNORED
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.schema import ids_of
+from outofcore.domains.text.schema import separator_of
 from outofcore.errors import ParamsError
 from outofcore.system.recycling import Recycler
 
@@ -25,8 +25,7 @@ SEQUENCE = "sequence"
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:
     """The reading of a store or stream; raises ParamsError to separate documents that nothing separates."""
-    _, end = ids_of(attributes)
-    tensors = section.tensors
+    end, tensors = separator_of(attributes), section.tensors
     across = tensors.across_documents
     mode = across if isinstance(across, str) else "pack" if across else "never"
     # Inputs and targets share all but one token.

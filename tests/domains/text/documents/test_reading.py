@@ -69,7 +69,7 @@ def test_bytes_given_back_are_read_again():
     reader = Reader(io.BytesIO(b"0123456789"))
     assert reader.read(6) == b"012345"
     reader.give_back(b"345")
-    assert reader.position == 3
+    assert reader.offset == 3
     assert reader.read(2) == b"34"
     assert reader.read(9) == b"5"
     assert reader.read(9) == b"6789"

@@ -11,12 +11,13 @@ import io
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from outofcore.domains.domain import Section
-from outofcore.domains.text.documents.reading import RecordsMember, grouped, value_of
+from outofcore.domains.text.documents.reading import RecordsMember, value_of, values_of
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from outofcore.raw.files import Member, RawFile, find_files
@@ -45,7 +46,37 @@ def open_raw(section: TextSection) -> list[RawFile]:
         raise ParamsError(
             f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
         ) from error
-    return [HubFile(file.name, file.place, file.bytes, section.source.text_column, dataset)]
+    return [RecordsFile(file.name, file.place, file.bytes, section.source.text_column, HubRecords(file.path, dataset))]
+
+
+def given_records(records: object, column: str) -> RecordsFile:
+    """What iterates over mappings as a raw file; it is read again in each epoch."""
+    if not isinstance(records, Iterable):
+        raise ParamsError(f"raw: expected a file, a folder, or what iterates over records, got {reprlib.repr(records)}")
+    if isinstance(records, Iterator):
+        raise ParamsError(
+            f"raw: expected records that can be read again in each epoch, got a {type(records).__name__}, which "
+            "can be read once; give a dataset, a list, or an object whose __iter__ starts over"
+        )
+    return RecordsFile("records", "", 0, column, records)
+
+
+@dataclass(frozen=True)
+class HubRecords:
+    """A dataset of the hub, streamed anew by each iteration."""
+
+    path: Path  # of the file that names it
+    dataset: Dataset
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        datasets = load("datasets", "hub", f"text.raw: {self.path}")
+        named = self.dataset
+        options = {"split": named.split, "revision": named.revision, "streaming": True}
+        try:
+            records = datasets.load_dataset(named.dataset, named.configuration, **options)
+        except (FileNotFoundError, ValueError, ConnectionError) as error:
+            raise ParamsError(f"text.raw: {self.path}: {' '.join(str(error).split())}") from error
+        yield from records
 
 
 @dataclass(frozen=True)
@@ -53,11 +84,12 @@ class RecordsFile(RawFile):
     """A dataset, a document per record."""
 
     column: str  # that holds the text
+    records: Iterable[Mapping[str, Any]]
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
         """One member."""
         del suffixes
-        yield RecordsMember(self.name, io.BufferedReader(io.BytesIO()), lambda: 0, grouped(self._texts()))
+        yield RecordsMember(self.name, io.BufferedReader(io.BytesIO()), lambda: 0, values_of(self._texts()))
 
     def _texts(self) -> Iterator[bytes | None]:
         for number, record in enumerate(self._read()):
@@ -65,67 +97,19 @@ class RecordsFile(RawFile):
                 raise ParamsError(
                     f"text.raw: expected records with a column {self.column!r}, got {reprlib.repr(record)}"
                 )
-            if not number and self.column not in record and value_of(record, self.column) is None:
+            text = value_of(record, self.column)
+            if not number and self.column not in record and text is None:
                 columns = ", ".join(map(str, record))
                 raise ParamsError(
                     f"text.source.text_column: expected a column of the dataset ({columns}), got {self.column!r}"
                 )
-            text = value_of(record, self.column)
             yield text.encode("utf-8", "surrogatepass") if isinstance(text, str) else None
 
     def _read(self) -> Iterator[Any]:
         try:
-            yield from self._records()
+            yield from self.records
         except OutOfCoreError:
             raise
         except Exception as error:  # else some errors would pass for a damaged file, which is skipped
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise RawInputError(f"text.raw: the dataset cannot be read any further: {why}") from error
-
-    def _records(self) -> Iterable[Any]:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class GivenRecords(RecordsFile):
-    """What iterates over mappings, such as a dataset of the library ``datasets``."""
-
-    records: Iterable[Mapping[str, Any]]
-
-    @classmethod
-    def of(cls, records: object, column: str) -> Self:
-        """Check that records can be read, again in each epoch."""
-        if not isinstance(records, Iterable):
-            raise ParamsError(
-                f"raw: expected a file, a folder, or what iterates over records, got {reprlib.repr(records)}"
-            )
-        if isinstance(records, Iterator):
-            raise ParamsError(
-                f"raw: expected records that can be read again in each epoch, got a {type(records).__name__}, which "
-                "can be read once; give a dataset, a list, or an object whose __iter__ starts over"
-            )
-        return cls("records", "", 0, column, records)
-
-    def _records(self) -> Iterable[Any]:
-        return self.records
-
-
-@dataclass(frozen=True)
-class HubFile(RecordsFile):
-    """A dataset of the hub, streamed."""
-
-    dataset: Dataset
-
-    def _records(self) -> Iterable[Any]:
-        datasets = load("datasets", "hub", f"text.raw: {self.path}")
-        try:
-            records: Iterable[dict[str, Any]] = datasets.load_dataset(
-                self.dataset.dataset,
-                self.dataset.configuration,
-                split=self.dataset.split,
-                revision=self.dataset.revision,
-                streaming=True,
-            )
-        except (FileNotFoundError, ValueError, ConnectionError) as error:
-            raise ParamsError(f"text.raw: {self.path}: {' '.join(str(error).split())}") from error
-        return records

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from outofcore.system.failures import raise_if_of_system
 MOST_DOCUMENTS = 1 << 14
 """Documents of a unit: a rejected one takes some hundred bytes, an empty one takes none of its file."""
 
+_T = TypeVar("_T")
 _UNIT_BYTES = 2 << 20
 _SMALL_GROUP_BYTES = 8 << 20
 _FEW_ROWS = 64
@@ -51,7 +52,8 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, Ints]]:
     row = 0
     try:
         pieces = _batches(file, path) if arrow else _pieces(file, member, path)
-        for array in _joined(pieces):
+        for group in grouped(pieces, lambda array: (array.nbytes, len(array))):
+            array = pa.concat_arrays(group)
             lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
             yield row, _content(array.fill_null(b"")), lengths
             row += len(array)
@@ -142,26 +144,26 @@ def _decoded(array: Any) -> Iterator[Any]:
         first = stop
 
 
-def _joined(arrays: Iterable[Any]) -> Iterator[Any]:
-    """Consecutive arrays of up to two megabytes together, and of no more documents than a unit has.
+def grouped(items: Iterable[_T], weigh: Callable[[_T], tuple[int, int]]) -> Iterator[list[_T]]:
+    """Consecutive items of up to two megabytes together, and of no more documents than a unit has.
 
-    Those before damage are yielded before it is raised.
+    ``weigh`` returns the bytes and the documents of an item. Items before damage are yielded before it is raised.
     """
-    waiting: list[Any] = []
+    waiting: list[_T] = []
     size = count = 0
     damage: Exception | None = None
     try:
-        for array in arrays:
-            if waiting and (size + array.nbytes > _UNIT_BYTES or count + len(array) > MOST_DOCUMENTS):
-                yield pa.concat_arrays(waiting)
+        for item in items:
+            item_bytes, documents = weigh(item)
+            if waiting and (size + item_bytes > _UNIT_BYTES or count + documents > MOST_DOCUMENTS):
+                yield waiting
                 waiting, size, count = [], 0, 0
-            waiting.append(array)
-            size += array.nbytes
-            count += len(array)
-    except (pa.ArrowException, OSError) as error:
+            waiting.append(item)
+            size, count = size + item_bytes, count + documents
+    except (DamagedInput, pa.ArrowException, OSError) as error:
         damage = error
     if waiting:
-        yield pa.concat_arrays(waiting)
+        yield waiting
     if damage is not None:
         raise damage
 

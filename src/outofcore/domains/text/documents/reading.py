@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS, values
+from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS, grouped, values
 from outofcore.domains.text.params import RECORD_BYTES, SourceSection, TextSection
 from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
@@ -78,44 +78,35 @@ def value_of(record: object, column: str) -> Any:
     return value_of(record.get(first), rest) if rest and column not in record else record.get(column)
 
 
-def division(source: SourceSection) -> Division | None:
-    """The division of a ``.txt`` into documents; None if a file is one document."""
+def division(source: SourceSection, kind: Format = "text") -> Division | None:
+    """The division of a ``.txt``, or of lines of JSON, into documents; None if a file is one document."""
+    if kind == "lines":
+        return LINES
     return None if source.separator is None else Division(source.separator.encode())
 
 
 class Reader:
-    """A stream to which the last bytes read can be returned; ``position`` counts them, ``offset`` those of the file."""
+    """A stream to which the last bytes read can be returned; ``offset`` counts those of the file."""
 
     def __init__(self, stream: BinaryIO, encoding: str = "", offset: int = 0) -> None:
-        self.position, self.offset = 0, offset
-        self.encoding = encoding
+        self.offset, self.encoding = offset, encoding
         self._stream = stream
         self._returned = b""
         self._damage: DamagedInput | None = None
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; b"" only at the end."""
-        if self._returned:
-            block, self._returned = self._returned[:size], self._returned[size:]
-        else:
-            block = self._fetch(size)
-        self.position += len(block)
-        self.offset += raw_size(block, self.encoding)
-        return block
-
-    def _fetch(self, size: int) -> bytes:
-        """Read more; data before damage is returned first, the damage is raised by the next call."""
-        block = b""
-        if self._damage is None:
+        """Up to ``size`` bytes; b"" only at the end. Damage is raised by the call after the last bytes before it."""
+        block, self._returned = self._returned[:size], self._returned[size:]
+        if not block and self._damage is None:
             block, self._damage = read_block(self._stream, size)
-        if self._damage is not None and not block:
+        if not block and self._damage is not None:
             raise self._damage
+        self.offset += raw_size(block, self.encoding)
         return block
 
     def give_back(self, block: bytes) -> None:
         """Return the bytes that were read last, to be read again."""
         self._returned = block + self._returned
-        self.position -= len(block)
         self.offset -= raw_size(block, self.encoding)
 
     def skip(self, separator: bytes) -> int:
@@ -177,28 +168,13 @@ class RecordsMember(Member):
     values: Iterator[Values]
 
 
-def grouped(texts: Iterable[bytes | None]) -> Iterator[Values]:
-    """Texts, about two megabytes at a time; those before damage come before it is raised."""
-    waiting: list[bytes | None] = []
-    first = size = 0
-    damage: DamagedInput | None = None
-
-    def values() -> Values:
-        lengths = np.array([-1 if text is None else len(text) for text in waiting], np.int64)
-        return first, b"".join(filter(None, waiting)), lengths
-
-    try:
-        for text in texts:
-            waiting.append(text)
-            size += 1 + len(text or b"")
-            if size >= BLOCK_BYTES or len(waiting) == MOST_DOCUMENTS:
-                yield values()
-                first, size, waiting = first + len(waiting), 0, []
-    except DamagedInput as error:
-        damage = error
-    yield values()
-    if damage is not None:
-        raise damage
+def values_of(texts: Iterable[bytes | None]) -> Iterator[Values]:
+    """Texts, about two megabytes at a time."""
+    first = 0
+    for group in grouped(texts, lambda text: (1 + len(text or b""), 1)):
+        lengths = np.array([-1 if text is None else len(text) for text in group], np.int64)
+        yield first, b"".join(filter(None, group)), lengths
+        first += len(group)
 
 
 def texts_of_array(reader: Reader, column: str) -> Iterator[bytes | None]:
@@ -213,12 +189,10 @@ def texts_of_array(reader: Reader, column: str) -> Iterator[bytes | None]:
         while (opening := _OPENING.search(waiting, place)) and opening.group() != "]":
             try:
                 record, place = decode(waiting, opening.start())
-            except RecursionError as error:
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, ValueError) and len(waiting) - opening.start() <= RECORD_BYTES:
+                    break  # its end was not read yet
                 raise DamagedInput(f"expected an array of objects in JSON, {error}") from error
-            except ValueError as error:
-                if len(waiting) - opening.start() > RECORD_BYTES:
-                    raise DamagedInput(f"expected an array of objects in JSON, {error}") from error
-                break  # its end was not read yet
             text = value_of(record, column)
             if first and text is None:
                 raise DamagedInput(no_column(record, column), "no_column")
@@ -250,15 +224,12 @@ class OpenMember:
             self.kind: Format = "values"
             self._values = member.values if isinstance(member, RecordsMember) else values(member, source.text_column)
             return
-        self._values = grouped(texts_of_array(self.reader, source.text_column))
-        head = self.reader.read(BLOCK_BYTES)
-        marked = head.startswith(BOM)
-        self.kind = self._kind(head.removeprefix(BOM))
-        self.division = LINES if self.kind == "lines" else division(source)
+        self._values = values_of(texts_of_array(self.reader, source.text_column))
+        head = self.reader.read(BLOCK_BYTES).removeprefix(BOM)
+        self.kind = self._kind(head)
+        self.division = division(source, self.kind)
         # In JSON a byte-order mark is never text, and one of UTF-16 is not read.
         self.marks = int(self.reader.offset > raw_size(head, self.reader.encoding))
-        if marked:
-            self.marks, head = 1, head.removeprefix(BOM)
         self.reader.give_back(head)
 
     def _kind(self, head: bytes) -> Format:
@@ -307,7 +278,7 @@ class OpenMember:
             return
         reader, separator = self.reader, self.division.separator if self.division else b""
         limit, most = self._source.longest_document, RECORD_BYTES if self.kind == "lines" else self._most
-        waiting, start, continues = b"", reader.position, False
+        waiting, start, continues = b"", reader.offset, False
         while fresh := reader.read(BLOCK_BYTES):
             waiting += fresh
             begin, offset = 0, reader.offset - raw_size(waiting, reader.encoding)
@@ -325,7 +296,7 @@ class OpenMember:
                 waiting, offset = b"", reader.offset
                 yield offset, self._too_long(offset, reader.skip(separator)), None, False
         # An empty file is an empty document.
-        if waiting or (self.division is None and reader.position == start):
+        if waiting or (self.division is None and reader.offset == start):
             yield reader.offset - raw_size(waiting, reader.encoding), waiting, None, continues
 
     def _too_long(self, offset: int, size: int) -> Reject:

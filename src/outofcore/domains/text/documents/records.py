@@ -17,6 +17,7 @@ import pyarrow.json
 
 from outofcore.domains.text.by_place import Edge, is_copy, pieces_of
 from outofcore.domains.text.documents.reading import (
+    LINES,
     NOTHING,
     Contents,
     division,
@@ -156,7 +157,7 @@ def _values(content: bytes, first: int, lengths: Sequence[int]) -> Iterator[tupl
 def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tuple[int, bytes | Reject]]:
     """Offset of each line that is not blank, and its text or its reject."""
     own = payload[stretch.start : stretch.stop]
-    starts, stops = _line_bounds(own)
+    starts, stops = np.array(LINES.split(own), np.int64).reshape(-1, 2).T
     texts = _as_table(own, column, starts, stops) if len(own) > _TABLE_BYTES and "." not in column else None
     offsets = stretch.offsets(payload, stretch.start + starts).tolist()
     if texts is not None:
@@ -166,16 +167,6 @@ def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tu
         line = own[start:stop]
         if not line.isspace():
             yield offset, _text_of(line, column, offset)
-
-
-def _line_bounds(payload: bytes) -> tuple[Ints, Ints]:
-    """Start and stop of each non-empty line."""
-    stops = np.flatnonzero(np.frombuffer(payload, np.uint8) == ord("\n"))
-    if not payload.endswith(b"\n"):
-        stops = np.append(stops, len(payload))
-    starts = np.concatenate([[0], stops[:-1] + 1])
-    filled = stops > starts
-    return starts[filled], stops[filled]
 
 
 def _as_table(payload: bytes, column: str, starts: Ints, stops: Ints) -> list[bytes] | None:
