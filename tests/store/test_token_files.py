@@ -212,8 +212,11 @@ def test_several_files_are_one_and_a_copy_opens_elsewhere(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("start", "seen"),
     [
-        (struct.pack("<3i", 20240520, 2, 500).ljust(1024, b"\0"), "version 2"),
-        (struct.pack("<7sQBQ", b"LITPKDS", 1, 6, 500), "dtype 6"),
+        (
+            struct.pack("<3i", 20240520, 2, 500).ljust(1024, b"\0"),
+            "not known: 20240520, 2, 500, then zeros",
+        ),
+        (struct.pack("<7sQBQ", b"LITPKDS", 1, 6, 500), "lit-gpt's, of another version or dtype"),
         (struct.pack("<4i", 20240522, 1, 500, 1024).ljust(1024, b"\0"), "examples of an evaluation"),
         (struct.pack("<3i", 20250101, 3, 9).ljust(1024, b"\0"), "256 words that is not known: 20250101, 3, 9, then"),
         (struct.pack("<3i", 7, 1, 500).ljust(1024, b"\0"), "256 words that is not known: 7, 1, 500, then zeros"),

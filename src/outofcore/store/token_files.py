@@ -8,11 +8,12 @@ are little-endian. A file without a header is read as flat ids only if it does n
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,29 +27,18 @@ from outofcore.system.descriptors import Descriptor
 
 CHUNK_ROWS = 65_536
 SUFFIXES = (".bin", ".idx", ".ds", ".npy")
-_MEGATRON, _MEGATRON_BYTES = b"MMIDIDX\x00\x00", 34
-_MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # lit-gpt has the same codes
-
-
-class Header(NamedTuple):
-    """A header in front of the ids, all of it little-endian."""
-
-    magic: bytes
-    version: tuple[int, int]  # place and bytes
-    dtypes: Mapping[int, str]  # by the version, or by the code of the dtype, if that has a place
-    code: int | None  # place of that code, a byte
-    tokens: tuple[int, int]  # place and bytes of the number of ids
-    bytes: int
-
-
+_DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # by the codes of Megatron-LM and lit-gpt
+_MEGATRON = "<9sQBQQ"  # magic, version, code of the dtype, sequences, documents and one more
 # dev/data/data_common.py of llm.c: GPT-2 and Llama 3. packed_dataset.py of lit-gpt.
-_HEADERS = (
-    Header((20_240_520).to_bytes(4, "little"), (4, 4), {1: "<u2"}, None, (8, 4), 1024),
-    Header((20_240_801).to_bytes(4, "little"), (4, 4), {7: "<u4"}, None, (8, 4), 1024),
-    Header(b"LITPKDS", (7, 8), _MEGATRON_DTYPES, 15, (16, 8), 24),
-)
+_HEADERS = {
+    struct.pack("<2I", 20_240_520, 1): ("<u2", slice(8, 12), 1024),
+    struct.pack("<2I", 20_240_801, 7): ("<u4", slice(8, 12), 1024),
+    **{struct.pack("<7sQB", b"LITPKDS", 1, code): (dtype, slice(16, 24), 24) for code, dtype in _DTYPES.items()},
+}
+"""How a file begins whose ids follow a header: their dtype, where their number is, and the bytes of the header."""
 _OTHERS = {
     (20_240_522).to_bytes(4, "little"): "llm.c's examples of an evaluation, which are not one run of tokens",
+    b"LITPKDS": "lit-gpt's, of another version or dtype",
     b"MMIDIDX": "an index of Megatron-LM",
     b"TNTIDX": "an index of an early Megatron-LM",
     b"\x93NUMPY": "a .npy",
@@ -84,18 +74,14 @@ class TokenArray(Array):
             raise DamagedStore(f"{self.root}: is shorter than when it was opened; open it again")
         count = length // self.row_bytes
         out[:count], out[count:] = np.frombuffer(content, self.dtype), 0
-        if self._vocabulary is not None:
-            self._check(out[:count], number * self.chunk_rows)
-        return length
-
-    def _check(self, ids: npt.NDArray[Any], first: int) -> None:
-        """Raise DamagedStore at an id that is not in the vocabulary."""
-        if len(ids) and (ids.max() >= self._vocabulary or ids.min() < 0):
-            place = int(np.argmax((ids >= self._vocabulary) | (ids < 0)))
+        if self._vocabulary is not None and (wrong := (out[:count] >= self._vocabulary) | (out[:count] < 0)).any():
+            token = int(np.argmax(wrong))
             raise DamagedStore(
-                f"{self.root}: token {self._first + first + place:,} has the id {int(ids[place])}, expected one below "
-                f"vocab_size={self._vocabulary}: is the dtype {self.dtype.name}, and is it this tokenizer's?"
+                f"{self.root}: token {self._first + number * self.chunk_rows + token:,} has the id {int(out[token])}, "
+                f"expected one below vocab_size={self._vocabulary}: is the dtype {self.dtype.name}, and is it this "
+                "tokenizer's?"
             )
+        return length
 
 
 class TokenFile(Unsealed):
@@ -202,7 +188,7 @@ def open_tokens(
         ids = _ids_of(place, given)
     except FileNotFoundError as error:
         raise StoreError(f"{error.filename}: does not exist") from error
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, struct.error) as error:
         raise StoreError(f"{place}: no file of token ids can be read there: {error}") from error
     if given not in (None, ids.dtype):
         raise ParamsError(f"dtype: {place} holds {ids.dtype.name} by its header or index, got {dtype!r}")
@@ -236,9 +222,12 @@ def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
         return _megatron(path, size)
     with path.open("rb") as file:
         head = file.read(1024)
-    for header in _HEADERS:
-        if head.startswith(header.magic):
-            return _after(header, head, path, size)
+    for magic, (dtype, number, header_bytes) in _HEADERS.items():
+        if head.startswith(magic):
+            ids, count = _whole(path, size, header_bytes, np.dtype(dtype)), int.from_bytes(head[number], "little")
+            if ids.count != count:
+                raise ValueError(f"its header says {count:,} tokens, there are {ids.count:,}")
+            return ids
     _refuse_headers(head, size)
     if given is None:
         raise ParamsError(
@@ -246,22 +235,6 @@ def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
             "'outofcore info'"
         )
     return _whole(path, size, 0, given)
-
-
-def _number(head: bytes, place: int, size: int) -> int:
-    return int.from_bytes(head[place : place + size], "little")
-
-
-def _after(header: Header, head: bytes, path: Path, size: int) -> Ids:
-    """The ids behind a header; raises ValueError for another version, or another number of ids."""
-    version, count = _number(head, *header.version), _number(head, *header.tokens)
-    code = version if header.code is None else _number(head, header.code, 1)
-    if code not in header.dtypes or (header.code is not None and version != 1):
-        raise ValueError(f"it begins with {header.magic!r}, version {version}, dtype {code}, which is not known")
-    ids = _whole(path, size, header.bytes, np.dtype(header.dtypes[code]))
-    if ids.count != count:
-        raise ValueError(f"its header says {count:,} tokens, there are {ids.count:,}")
-    return ids
 
 
 def _refuse_headers(head: bytes, size: int) -> None:
@@ -292,15 +265,14 @@ def _whole(path: Path, size: int, offset: int, dtype: np.dtype[Any], ends: Ints 
 def _megatron(path: Path, size: int) -> Ids:
     """By the index: lengths and places of sequences, and the first sequence of each document."""
     index = path.with_suffix(".idx").read_bytes()
-    version, code, sequences, documents = (
-        int.from_bytes(index[start:stop], "little") for start, stop in ((9, 17), (17, 18), (18, 26), (26, 34))
-    )
-    if index[:9] != _MEGATRON or version != 1 or code not in _MEGATRON_DTYPES:
+    magic, version, code, sequences, documents = struct.unpack_from(_MEGATRON, index)
+    if (magic, version) != (b"MMIDIDX\0\0", 1) or code not in _DTYPES:
         raise ValueError(f"{path.with_suffix('.idx').name} is no index of Megatron-LM, version 1, for integers")
-    lengths = np.frombuffer(index, "<i4", sequences, _MEGATRON_BYTES).astype(np.int64)
-    places = np.frombuffer(index, "<i8", sequences, _MEGATRON_BYTES + 4 * sequences)
-    firsts = np.frombuffer(index, "<i8", documents, _MEGATRON_BYTES + 12 * sequences)
-    dtype, ends = np.dtype(_MEGATRON_DTYPES[code]), np.concatenate(([0], np.cumsum(lengths)))
+    start = struct.calcsize(_MEGATRON)
+    lengths = np.frombuffer(index, "<i4", sequences, start).astype(np.int64)
+    places = np.frombuffer(index, "<i8", sequences, start + 4 * sequences)
+    firsts = np.frombuffer(index, "<i8", documents, start + 12 * sequences)
+    dtype, ends = np.dtype(_DTYPES[code]), np.concatenate(([0], np.cumsum(lengths)))
     if (places != ends[:-1] * dtype.itemsize).any() or (firsts < 0).any() or (firsts > sequences).any():
         raise ValueError("its index does not name sequences that follow each other")
     return _whole(path, size, 0, dtype, ends[firsts[1:]])
