@@ -257,37 +257,23 @@ class TextSection(DomainSection):
     train: TextTrainSection = TextTrainSection()
 
     @model_validator(mode="after")
-    def _streams_split_by_content(self) -> TextSection:
-        if self.mode == "stream" and self.splits.by != "content":
+    def _settings_agree(self) -> TextSection:
+        streams, tensors, stride = self.mode == "stream", self.tensors, self.tensors.stride
+        if streams and self.splits.by != "content":
             raise ValueError(f"splits.by: expected content in mode stream, got {self.splits.by}; use mode store")
-        return self
-
-    @model_validator(mode="after")
-    def _documents_are_packed(self) -> TextSection:
-        packed, stride = self.tensors.across_documents == "best_fit", self.tensors.stride
-        if packed and (self.mode == "stream" or self.tensors.step != self.tensors.seq_len):
+        if tensors.across_documents == "best_fit" and (streams or tensors.step != tensors.seq_len):
             raise ValueError(
                 f"tensors.across_documents: best_fit needs mode store and stride null, got {self.mode}, {stride}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _hub_is_streamed(self) -> TextSection:
-        if self.mode == "store" and self.raw.endswith(HUB):
+        if not streams and self.raw.endswith(HUB):
             raise ValueError(
                 f"{self.raw} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
                 "save the dataset as Parquet files"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _entries_share_a_tokenizer(self) -> TextSection:
-        if not self.grow:
-            return self
-        if self.mode == "stream":
+        if self.grow and streams:
             raise ValueError("grow: expected false in mode stream, which reads the whole folder; or use mode store")
         finished = {"path", "kind"} & self.tokenizer.model_fields_set == {"path"}  # as a call names one
-        if self.tokenizer.learnt and not finished:
+        if self.grow and self.tokenizer.learnt and not finished:
             given, kind = self.tokenizer.given, self.tokenizer.kind
             raise ValueError(
                 f"tokenizer.kind: with grow: true, expected file or gpt2, got {kind}: each path that is added would "

@@ -47,12 +47,8 @@ def answer(task: TextTask, raw: Path, section: TextSection, options: Options) ->
     except UnicodeDecodeError as error:
         raise RawInputError(f"{raw}: expected UTF-8, got something else from byte {error.start} on") from error
     prompt = prompt.removesuffix("\n").removesuffix("\r")
-    return [{"text": _continued(task, prompt, options)}]
-
-
-def _continued(task: TextTask, prompt: str, options: Options) -> str:
     temperature = options.temperature if options.temperature >= LEAST_TEMPERATURE else 0.0
     written = task.write(prompt, options.tokens, temperature=temperature, seed=options.seed)
     # A tokenizer may lower case, or change spaces: the prompt is shown as it was given.
     shown = task.tokenizer.decode(np.array(task.tokenizer.encode(prompt)))
-    return prompt + written.removeprefix(shown) if written.startswith(shown) else written
+    return [{"text": prompt + written.removeprefix(shown) if written.startswith(shown) else written}]

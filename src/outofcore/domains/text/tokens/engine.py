@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, reporting_panics
+from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, dumped, reporting_panics
 from outofcore.system.compilation import kernel
 
 Ids = npt.NDArray[np.uint32]
@@ -92,14 +92,10 @@ class FastEngine(ReferenceEngine):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
-        content = json.loads(tokenizer.plain)
+        content, end = json.loads(tokenizer.plain), tokenizer.end_of_document
         # In a text they are text; the others keep their ids.
-        content["added_tokens"] = [
-            token
-            for token in content.get("added_tokens") or []
-            if not token["special"] and token["content"] != tokenizer.end_of_document
-        ]
-        self._json = json.dumps(content, ensure_ascii=False)
+        kept = [token for token in tokenizer.added_tokens if not token["special"] and token["content"] != end]
+        self._json = dumped(content | {"added_tokens": kept})
         self._local = threading.local()
         self._normalizes = content.get("normalizer") is not None
         self._state = np.full(0x110000, _UNKNOWN, np.uint8)  # of each code point; the probes have those of ASCII
@@ -237,7 +233,7 @@ def _all_alike(data: Any, firsts: Any, state: Any) -> bool:
 
 def _added(tokenizer: Tokenizer) -> list[str]:
     """The added tokens, and the one that ends a document."""
-    added = [token["content"] for token in json.loads(tokenizer.plain).get("added_tokens") or []]
+    added = [token["content"] for token in tokenizer.added_tokens]
     return list(dict.fromkeys(filter(None, [*added, tokenizer.end_of_document])))
 
 

@@ -50,12 +50,18 @@ class Tokenizer:
     @cached_property
     def plain(self) -> str:
         """The tokenizer without what it adds around a text, as JSON; the ids stay those of the file."""
-        return dumped(self._content | {"post_processor": None, "truncation": None, "padding": None})
+        return dumped(self.content | {"post_processor": None, "truncation": None, "padding": None})
 
     @cached_property
-    def most_growth(self) -> float:
-        """Most bytes that its normalizer makes of one."""
-        return most_growth(self._content.get("normalizer"))
+    def content(self) -> dict[str, Any]:
+        """The parsed ``tokenizer.json``, not to be changed."""
+        content: dict[str, Any] = json.loads(self.json)
+        return content
+
+    @property
+    def added_tokens(self) -> list[dict[str, Any]]:
+        """Tokens in addition to those of the model: ``content``, ``special`` and their other flags."""
+        return self.content.get("added_tokens") or []
 
     @cached_property
     def size(self) -> int:
@@ -93,9 +99,9 @@ class Tokenizer:
 
         Exact for byte-level tokenizers; of others the characters of the piece, with the mark of a space as one byte.
         """
-        level = "ByteLevel" in json.dumps(self._content.get("pre_tokenizer"))
+        level = "ByteLevel" in json.dumps(self.content.get("pre_tokenizer"))
         around = {self.end_of_document, self.begin_of_document}
-        added = {token["content"] for token in self._content.get("added_tokens") or []}
+        added = {token["content"] for token in self.added_tokens}
         spelt = np.zeros(self.size, np.int64)
         for piece, number in self.vocabulary.items():
             if piece in around:
@@ -125,11 +131,6 @@ class Tokenizer:
         return ids if spelt.isdisjoint(ids) else _ids(self._encoder_without_special, text)
 
     @cached_property
-    def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self.json)
-        return content
-
-    @cached_property
     def _reference(self) -> Any:
         return tokenizers.Tokenizer.from_str(self.json)
 
@@ -140,7 +141,7 @@ class Tokenizer:
     @cached_property
     def _special(self) -> dict[str, int]:
         """Tokens of several characters that are no text, and their ids: special ones, and those around a document."""
-        added = [token["content"] for token in self._content.get("added_tokens") or [] if token["special"]]
+        added = [token["content"] for token in self.added_tokens if token["special"]]
         tokens = filter(None, [*added, self.end_of_document, self.begin_of_document])
         return {token: self.vocabulary[token] for token in tokens if len(token) > 1}
 
@@ -152,7 +153,7 @@ class Tokenizer:
     @property
     def _unknown(self) -> str | None:
         """The token of what the model does not know."""
-        model = self._content["model"]
+        model = self.content["model"]
         if model.get("unk_id") is not None:
             return str(model["vocab"][model["unk_id"]][0])
         token: str | None = model.get("unk_token")
@@ -271,7 +272,7 @@ def _checked(text: str, end_of_document: str | None, begin_of_document: str | No
     if not vocabulary or tokenizer.size > MOST_IDS:
         got = f"one of {tokenizer.size - 1:,}" if vocabulary else "none"
         raise ParamsError(f"{path}: expected a tokenizer.json with ids from 0 to at most {MOST_IDS - 1:,}, got {got}")
-    if (growth := tokenizer.most_growth) > MOST_GROWTH:
+    if (growth := most_growth(tokenizer.content.get("normalizer"))) > MOST_GROWTH:
         raise ParamsError(
             f"{path}: expected a normalizer that makes at most {MOST_GROWTH} bytes of one, got one that may make "
             f"{growth:,.0f}: a text would take all memory; change its Replace or Prepend"
