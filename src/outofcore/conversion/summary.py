@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,12 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
     if counted.accepted == 1 and (section.splits.val or section.splits.test):
         more = f"; {name}.{domain.divided_by} makes several of one" if domain.divided_by else ""
         sentences.append(f"only one {domain.sequence} is accepted, so only one split has data{more}")
+    separator = domain.divided_by and attrgetter(domain.divided_by)(section)
+    if separator and 0 < counted.found - counted.counts["divisions"] <= len(counted.by_source):
+        sentences.append(
+            f"{name}.{domain.divided_by} {separator!r} divides no file: each is one {domain.sequence}; in YAML, \\n is "
+            "a line break in double quotes only"
+        )
     for key, words in section.filters.unrated_passed.items():
         if counted.counts[key]:
             sentences.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")

@@ -184,8 +184,9 @@ def _part(unit: Unit, stretches: Sequence[Stretch]) -> Unit:
     """Some consecutive stretches of a unit."""
     first, start, stop = stretches[0], stretches[0].start, stretches[-1].stop
     moved = tuple(replace(stretch, start=stretch.start - start, stop=stretch.stop - start) for stretch in stretches)
+    payload, detail = unit.payload[start:stop], unit.detail
     return Unit(
-        source=first.source, name=first.name, offset=first.offset, payload=unit.payload[start:stop], stretches=moved
+        source=first.source, name=first.name, offset=first.offset, payload=payload, detail=detail, stretches=moved
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from outofcore.domains.text.convert import make_converter
+from outofcore.domains.text.documents import reading, records
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.learn import make_tokenizer
@@ -134,3 +136,32 @@ def convert(section_of: Callable[..., TextSection]) -> Convert:
         return whole
 
     return run
+
+
+LIMIT = 150
+
+
+def tokens_of(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
+    return [[*tokenizer.encode(text), tokenizer.end_id] for text in texts]
+
+
+def divided(text: str, limit: int = LIMIT) -> list[str]:
+    """By the words of the page: at the last blank line of the second half, else line, else space, else character."""
+    data, parts = text.encode(), []
+    while len(data) > limit:
+        half = data[:limit]
+        ends = [match.end() for match in re.finditer(rb"\n\r?(?=\n)", half) if match.start() > limit // 2]
+        ends = [end + 1 for end in ends] or [m.end() for m in re.finditer(rb"\n", half) if m.start() > limit // 2]
+        ends = ends or [match.start() for match in re.finditer(rb" ", half) if match.start() > limit // 2]
+        end = ends[-1] if ends else len(half.decode(errors="ignore").encode())
+        parts.append(data[:end].decode())
+        data = data[end:]
+    return [*parts, data.decode()]
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks and bounds of a few hundred bytes."""
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 61)
+    for module in (reading, records):
+        monkeypatch.setattr(module, "RECORD_BYTES", 300)

@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 from outofcore.domains.sections import SplitSection
 from outofcore.domains.splits import assign
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text import convert as convert_module
 from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import SUFFIXES
 from outofcore.domains.text.source import placed_units
 from outofcore.domains.text.tokens.engine import FastEngine
-from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, BudgetError, RawInputError, StateError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
@@ -220,24 +218,6 @@ def test_a_long_text_is_the_documents_of_a_conversion(section_of, convert, folde
         assert windows(stream) in expected(convert, folder, 17, 16, across=across, source=source)
 
 
-def test_positions_and_segments_begin_anew_with_each_document(section_of, folder: Path, tokenizer: Tokenizer):
-    stream = make(section_of, folder, keys={"tensors": {"seq_len": 16, "reset_at_documents": True}})
-    ends = 0
-    for batch in stream:
-        assert {tensor.shape[1:] for tensor in batch.values()} == {(16,)}
-        assert torch.equal(batch["targets"][:, :-1], batch["inputs"][:, 1:])
-        for inputs, positions, segments in zip(
-            *(batch[name].tolist() for name in ("inputs", "positions", "segments")), strict=True
-        ):
-            position = segment = 0
-            for token, *facts in zip(inputs, positions, segments, strict=True):
-                if token == tokenizer.end_id:
-                    position, segment, ends = 0, segment + 1, ends + 1
-                assert facts == [position, segment]
-                position += 1
-    assert ends > 20
-
-
 def test_a_device_without_streams_is_waited_for(section_of, folder: Path, monkeypatch):
     """Memory that is not pinned may be used again before a copy that nobody waits for has read it."""
     copied, copy = [], torch.Tensor.to
@@ -255,39 +235,17 @@ def test_a_device_without_streams_is_waited_for(section_of, folder: Path, monkey
     assert not any(options.get("non_blocking") for options in copied)
 
 
-def test_a_record_at_which_the_reader_raises_is_one_reject(section_of, folder: Path, monkeypatch):
-    read = convert_module.read_documents
+def test_threads_begin_with_the_first_batch_and_end_with_the_stream(section_of, folder: Path):
+    def running() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
 
-    def raising(unit, section):
-        if b"raise here" in unit.payload:
-            message = "no such thing"
-            raise KeyError(message)
-        return read(unit, section)
-
-    monkeypatch.setattr(convert_module, "read_documents", raising)
-    keys = {"tensors": {"seq_len": 16}}
-    wanted = windows(make(section_of, folder, keys=keys, shuffle=False))
-    with (folder / "a.jsonl").open("a") as file:
-        file.write('\n{"text": "raise here"}\n')
-    stream = make(section_of, folder, keys=keys, shuffle=False)
-    assert windows(stream) == wanted
-    assert stream.tally.rejected == {"unreadable": 1}
-
-
-def test_no_thread_is_left_behind(section_of, folder: Path):
-    stream = make(section_of, folder, threads=3)
-    for _ in stream:
-        break
-    stream.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
-
-
-def test_one_that_was_never_iterated_over_starts_nothing(section_of, folder: Path):
-    stream = make(section_of, folder, threads=3)
-    iter(stream)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
-    stream.close()
-    assert stream.tally.found == 0
+    with make(section_of, folder, threads=3) as stream:
+        batches = iter(stream)
+        assert not running()
+        assert stream.tally.found == 0
+        next(batches)
+        assert running()
+    assert not running()
 
 
 def test_only_so_much_is_tokenized_ahead(section_of, folder: Path, monkeypatch):

@@ -47,7 +47,14 @@ class Converter:
         result = UnitResult(
             found=len(texts) + len(documents.rejects),
             rows={"tokens": tokens},
-            sequences=_columns(unit, framed, sizes, counted, documents),
+            sequences={
+                "length": framed,
+                "bytes": sizes,
+                "characters": counted,
+                "source": np.array([stretch.source for stretch in unit.stretches], np.int32)[documents.files],
+                "member": np.array([stretch.member for stretch in unit.stretches], np.int32)[documents.files],
+                "offset": np.array(documents.offsets, np.int64),
+            },
             keys=keys_of(texts),
             file=np.array(documents.files, np.int64),
             rejects=tuple(documents.rejects),
@@ -136,16 +143,3 @@ def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
             count += text[place] >= -64
         counted[number] = count
         start += size
-
-
-def _columns(
-    unit: Unit, lengths: Lengths, sizes: Lengths, counted: Lengths, documents: Documents
-) -> dict[str, npt.NDArray[Any]]:
-    return {
-        "length": lengths,
-        "bytes": sizes,
-        "characters": counted,
-        "source": np.array([stretch.source for stretch in unit.stretches], np.int32)[documents.files],
-        "member": np.array([stretch.member for stretch in unit.stretches], np.int32)[documents.files],
-        "offset": np.array(documents.offsets, np.int64),
-    }

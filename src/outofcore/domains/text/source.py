@@ -43,14 +43,14 @@ def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
     The detail of each stretch is a :class:`~outofcore.domains.text.documents.reading.Contents`; that of the unit says
     whether it is the ``first`` of all, and holds the ``edges`` of splits by place.
     """
-    return placed_units(files, section, find_edges(files, section))
+    for number, unit in enumerate(placed_units(files, section, find_edges(files, section))):
+        yield replace(unit, detail={**unit.detail, "first": number == 0})
 
 
 def placed_units(files: Sequence[RawFile], section: TextSection, edges: tuple[Edge, ...] | None) -> Iterator[Unit]:
-    """Units as :func:`units` cuts them."""
+    """Units as :func:`units` cuts them, of which none is the first: of text that is read again."""
     placed = {} if edges is None else {"edges": edges}
-    for number, unit in enumerate(cut(files, section)):
-        yield replace(unit, detail={"first": number == 0, **placed})
+    return (replace(unit, detail=placed) for unit in cut(files, section))
 
 
 def find_edges(files: Sequence[RawFile], section: TextSection) -> tuple[Edge, ...] | None:
@@ -131,10 +131,6 @@ def _weight(unit: Unit, section: TextSection) -> int:
 
 def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
     """The documents of a unit in two units, none if it has one."""
-    return tuple(replace(part, detail=unit.detail) for part in _divided(unit, section))
-
-
-def _divided(unit: Unit, section: TextSection) -> tuple[Unit, ...]:
     if len(unit.stretches) > 1:
         return halves(unit)
     (stretch,) = unit.stretches

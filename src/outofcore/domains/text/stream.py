@@ -97,9 +97,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._reading = make_reading(attributes(tokenizer), section)
         window = Window(**self._reading.window or {})
         self._text = RawText(tuple(files), section, tokenizer, window, split, shuffle, threads)
-        self._seed = section.train.seed
         self._copies = DeviceStream(device)
-        self._pool = section.stream.shuffle_windows
         limits = {"train": section.stream.max_examples, "val": section.train.val_examples}
         self._limit = limits.get(split)
         self._samples = self._limit if split == "train" else None  # of an epoch, once it is known
@@ -112,7 +110,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         needed = stream_bytes(section, threads)
         if needed > memory:
             raise BudgetError(
-                f"text: streaming needs {needed:,} bytes, for pools of {self._pool:,} windows and "
+                f"text: streaming needs {needed:,} bytes, for pools of {section.stream.shuffle_windows:,} windows and "
                 f"{units_in_memory(threads)} units in {threads} threads, and may take {memory:,}; "
                 "raise the memory, or lower stream.shuffle_windows or the number of threads"
             )
@@ -248,7 +246,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
 
     def _batches(self) -> Generator[dict[str, Tensor]]:
         stopped = threading.Event()
-        pools = self._text.pools(self.epoch, self._pool, repeat=self._repeat, stopped=stopped.is_set)
+        pools = self._text.pools(self.epoch, repeat=self._repeat, stopped=stopped.is_set)
         # Ends in reverse: the pool that is being made is abandoned, its thread joined, its source closed.
         with closing(pools), ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker, ExitStack() as at_end:
             at_end.callback(stopped.set)
@@ -278,7 +276,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
             if 0 < passed <= len(firsts) and digest.hexdigest() != self._read:
                 break
             if self._text.shuffle:
-                firsts = firsts[permutation(len(firsts), self._seed, self.epoch, _POOLS, number)]
+                firsts = firsts[permutation(len(firsts), self._section.train.seed, self.epoch, _POOLS, number)]
             firsts, passed = firsts[passed:], max(0, passed - len(firsts))
             if not len(firsts):
                 continue

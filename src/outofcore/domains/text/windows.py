@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -94,19 +94,20 @@ class RawText:
     threads: int
     tally: Tally = field(default_factory=Tally)
 
-    def pools(self, epoch: int, size: int, *, repeat: bool, stopped: Callable[[], bool]) -> Generator[Pool]:
-        """Units joined until they have the tokens of ``size`` windows; the rest of a round is a smaller pool.
+    def pools(self, epoch: int, *, repeat: bool, stopped: Callable[[], bool]) -> Generator[Pool]:
+        """Units joined until they have the tokens of ``shuffle_windows``; the rest of a round is a smaller pool.
 
         One round through the text; with ``repeat`` endless, each round in another order. Ends soon after ``stopped()``.
         Raises RawInputError if the whole text has no window.
         """
+        least_tokens = self.section.stream.shuffle_windows * self.window.stride
         for number in itertools.count() if repeat else range(1):
             joined = self._joined(epoch)
             for tokens, lengths in self._documents(self._order(epoch, number)):
                 if stopped():
                     return
                 joined.add(tokens, lengths)
-                if joined.rows >= size * self.window.stride:
+                if joined.rows >= least_tokens:
                     yield joined.pool()
             yield joined.pool()
             if not joined.windows:
@@ -134,7 +135,7 @@ class RawText:
         converter = UnitConverter(
             Converter(self.section, AUDITED, self.tokenizer), partial(divided, section=self.section)
         )
-        wanted = ((file, number, _unaudited(unit)) for file in order for number, unit in enumerate(self._units(file)))
+        wanted = ((file, number, unit) for file in order for number, unit in enumerate(self._units(file)))
         # One thread pool for all files, since an engine lives as long as its thread.
         with (
             ThreadPoolExecutor(self.threads, thread_name_prefix="text-stream") as pool,
@@ -164,11 +165,6 @@ class RawText:
         count = len(self.files)
         seed = self.section.train.seed
         return permutation(count, seed, epoch, _FILES, number).tolist() if self.shuffle else list(range(count))
-
-
-def _unaudited(unit: Unit) -> Unit:
-    """The unit without its mark as first of all: only non-repeated records can be audited."""
-    return replace(unit, detail={**unit.detail, "first": False})
 
 
 class Joined:

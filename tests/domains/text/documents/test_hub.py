@@ -84,8 +84,3 @@ def test_a_dataset_on_disk(tmp_path: Path):
 def test_a_store_is_not_made_of_it():
     with pytest.raises(ValidationError, match="read in mode stream only"):
         TextSection.model_validate({"raw": "stories.hub"})
-
-
-def test_other_raw_text_is_files(tmp_path: Path):
-    (tmp_path / "a.txt").write_text("one")
-    assert [file.name for file in open_raw(streamed(tmp_path))] == ["a.txt"]

@@ -109,34 +109,22 @@ def test_a_text_at_which_tokenizers_panics_is_one_reject(tmp_path: Path):
     assert (figures["accepted"], figures["rejected"]) == (2, {"not_tokenized": 1})
 
 
-def test_what_the_fast_engine_cannot_do_is_done_by_tokenizers(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
+def test_what_the_fast_engine_cannot_do_is_done_by_tokenizers_but_want_of_memory_is_no_fault_of_a_text(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
     engine = FastEngine(tokenizer)
 
-    def panic(_: int) -> None:
-        message = "panicked"
-        raise type("PanicException", (BaseException,), {})(message)
+    def raising(error: BaseException) -> None:
+        def fail(_: int) -> None:
+            raise error
 
-    monkeypatch.setattr(engine, "_instance", panic)
+        monkeypatch.setattr(engine, "_instance", fail)
+
+    raising(type("PanicException", (BaseException,), {})("panicked"))
     assert engine.encode([b"some text"])[0].tolist() == tokenizer.encode("some text")
-
-
-def test_want_of_memory_is_no_fault_of_a_text(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
-    engine = FastEngine(tokenizer)
-
-    def exhausted(_: int) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(engine, "_instance", exhausted)
+    raising(MemoryError())
     with pytest.raises(MemoryError):
         engine.encode([b"some text"])
-
-
-def test_an_engine_that_ignores_a_flag_is_not_used():
-    file = FAMILIES["gpt2"]()
-    file.add_tokens([tokenizers.AddedToken("cat", single_word=True)])
-    engine = open_engine(Tokenizer(file.to_str(), None))
-    assert not isinstance(engine, FastEngine)
-    assert engine.encode([b"concatenate"])[0].tolist() == file.encode("concatenate").ids
 
 
 UNLIKE = {
@@ -209,12 +197,6 @@ def test_threads_do_not_disturb_each_other(tokenizer: Tokenizer):
     for thread in threads:
         thread.join()
     assert [found[number] for number in range(8)] == alone
-
-
-def test_tokenizers_takes_over_what_the_engine_cannot_do():
-    engine = open_engine(Tokenizer(FAMILIES["unigram"]().to_str(), None))
-    assert not isinstance(engine, FastEngine)
-    assert split(*engine.encode([b"a b", b""])) == [FAMILIES["unigram"]().encode("a b").ids, []]
 
 
 def test_an_engine_that_differs_is_not_used(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):

@@ -45,14 +45,13 @@ def test_a_vocabulary_of_the_size_asked_for_with_the_end_first(folder: Path):
     assert tokenizers.Tokenizer.from_str(without).token_to_id("<|endoftext|>") is None
 
 
-@pytest.mark.parametrize("threads", ["1", "0"])
-def test_the_same_bytes_in_another_process_with_other_threads(folder: Path, threads: str):
+def test_the_same_bytes_in_another_process_with_one_thread(folder: Path):
     program = (
         "import sys; from tests.domains.text.tokens.test_learn import make; from pathlib import Path\n"
         "from outofcore.domains.text.tokens.learn import make_tokenizer\n"
         "sys.stdout.write(make_tokenizer(*make(Path(sys.argv[1]), tokenizer={'vocab_size': 900})))"
     )
-    environment = os.environ | {"TOKENIZERS_PARALLELISM": threads, "PYTHONHASHSEED": "7"}
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "0", "PYTHONHASHSEED": "7"}
     done = subprocess.run(
         [sys.executable, "-c", program, str(folder)], capture_output=True, check=True, env=environment, encoding="utf-8"
     )
@@ -86,21 +85,16 @@ def test_a_document_that_is_not_valid_is_passed_over(tmp_path: Path):
 
 
 def test_a_given_tokenizer_is_taken_as_it_is(tokenizer_path: Path, tmp_path: Path):
-    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(tokenizer_path)}})
-    assert json.loads(make_tokenizer(section, [])) == json.loads(tokenizer_path.read_text(encoding="utf-8"))
-    for name, content in (("absent", None), ("other", "[]")):
-        path = tmp_path / name
-        if content is not None:
-            path.write_text(content)
-        bad = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(path)}})
-        with pytest.raises(ParamsError, match=f"text.tokenizer.given: .*{name}"):
-            make_tokenizer(bad, [])
+    def given(path: Path) -> TextSection:
+        return TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(path)}})
 
-
-def test_a_folder_may_hold_the_given_tokenizer(tokenizer_path: Path, tmp_path: Path):
     shutil.copy(tokenizer_path, tmp_path / "tokenizer.json")
-    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(tmp_path)}})
-    assert json.loads(make_tokenizer(section, [])) == json.loads(tokenizer_path.read_text(encoding="utf-8"))
+    for path in (tokenizer_path, tmp_path):
+        assert json.loads(make_tokenizer(given(path), [])) == json.loads(tokenizer_path.read_text(encoding="utf-8"))
+    (tmp_path / "other").write_text("[]")
+    for name in ("absent", "other"):
+        with pytest.raises(ParamsError, match=f"text.tokenizer.given: .*{name}"):
+            make_tokenizer(given(tmp_path / name), [])
 
 
 def test_gpt2s_files_make_gpt2s_tokenizer(gpt2_folder: Path, tmp_path: Path):

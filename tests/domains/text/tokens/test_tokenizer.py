@@ -153,11 +153,14 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw.jsonl"
 
 
-@pytest.mark.parametrize("form", ["folder", "path", "object", "mapping"])
+@pytest.mark.parametrize("form", ["folder", "path", "byte-level object", "mapping", "file", "object"])
 def test_a_tokenizer_is_taken_in_every_form(form: str, folder: Path, raw: Path, tmp_path: Path):
     given = {"folder": str(folder), "path": folder, "mapping": {"path": folder}}.get(form)
-    if form == "object":
+    if form == "byte-level object":
         given = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    elif given is None:
+        outofcore.train_tokenizer(raw, file := tmp_path / "tokenizer.json", kind="gpt2", given=folder)
+        given = file if form == "file" else tokenizers.Tokenizer.from_file(str(file))
     splits = {"val": 0, "test": 0}
     outofcore.convert("text", raw, tmp_path / "a.zarr", tokenizer=given, splits=splits)
     assert stored(tmp_path / "a.zarr") == ids_of(folder)
@@ -167,14 +170,6 @@ def test_a_tokenizer_is_taken_in_every_form(form: str, folder: Path, raw: Path, 
     reading = outofcore.reading(tmp_path / "a.zarr", seq_len=16)
     with outofcore.loader(tmp_path / "a.zarr", "train", 4, tensors=reading, shuffle=False) as loaded:
         assert streamed.tolist() == next(iter(loaded))["inputs"].tolist()
-
-
-def test_an_object_of_the_library_is_taken(folder: Path, raw: Path, tmp_path: Path):
-    file = tmp_path / "tokenizer.json"
-    outofcore.train_tokenizer(raw, file, kind="gpt2", given=folder)
-    for name, given in (("object", tokenizers.Tokenizer.from_file(str(file))), ("file", file)):
-        outofcore.convert("text", raw, tmp_path / name, tokenizer=given, splits={"val": 0, "test": 0})
-    assert stored(tmp_path / "object") == stored(tmp_path / "file") == ids_of(folder)
 
 
 def test_a_tokenizer_json_is_preferred_to_the_files_beside_it(folder: Path, raw: Path, tmp_path: Path):
