@@ -2,9 +2,10 @@
 
 Threads do the work, so that the consumer's only waits for the next group of batches. One prepares pool after pool: it
 waits until the batches of the last but one are made, computes the order of the samples, and lets others decode the
-chunks. A third kind makes groups of batches, each as soon as its pools are read. Every kind begins its tasks in the
-order in which they were submitted, and a task only waits for tasks that were submitted before it: no deadlock is
-possible, even with one thread each.
+chunks behind those of the last one, so that neither a disk nor a thread waits between two pools. A third kind makes
+groups of batches, each as soon as its pools are read. Every kind begins its tasks in the order in which they were
+submitted, and a task only waits for tasks that were submitted before it: no deadlock is possible, even with one thread
+each.
 
 A Ctrl-C can arrive in the consumer's thread at any call. So nothing depends on what that thread does after it has
 submitted a task, and an interrupted close can be completed by another call.
@@ -161,9 +162,18 @@ class _LoadedPool:
         self.drawn = pool
         self.start, self.stop = pool.start, pool.stop
         self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
-        self.read: Job[None]
+        self.parts = list[Job[None]]()  # tasks that decode its chunks but for those that it shares with the pool before
+        self.prepared: Job[list[Job[None]]]  # all tasks that decode its chunks
         self.tasks = 0  # that were submitted
         self.done = threading.Semaphore(0)  # released by each task
+
+    def read(self) -> None:
+        """Wait until its chunks are decoded: all of them, before an error of one lets others have their slots."""
+        parts = self.prepared.result()
+        for part in parts:
+            part.wait()
+        for part in parts:
+            part.result()
 
 
 @dataclass
@@ -219,14 +229,15 @@ class SplitEpoch:
         before: _LoadedPool | None = None
         for drawn in needed_pools(self._sampler, self._number, start, self._end):
             pool = _LoadedPool(drawn)
-            pool.read = self._workers.pools.submit(self._read, pool, used)
+            pool.prepared = self._workers.pools.submit(self._prepare, pool, before, used)
             if before is not None:
                 yield before
             used, before = before, pool
         if before is not None:
             yield before
 
-    def _read(self, pool: _LoadedPool, used: _LoadedPool | None) -> None:
+    def _prepare(self, pool: _LoadedPool, before: _LoadedPool | None, used: _LoadedPool | None) -> list[Job[None]]:
+        """Draw a pool, and submit what decodes its chunks, behind those of the pool before; returns both."""
         if used is not None:
             for _ in range(used.tasks):
                 used.done.acquire()
@@ -236,11 +247,8 @@ class SplitEpoch:
         samples = samples_of(self._sampler, pool.drawn, self._batching, self._end)
         pool.first = self._split.windows.first_rows(samples, self._phase)
         pool.chunks = self._residency.touched(pool.first)
-        parts = [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]
-        for part in parts:  # all of them, before an error of one lets others have their slots
-            part.wait()
-        for part in parts:
-            part.result()
+        pool.parts = [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]
+        return pool.parts + (before.parts if before is not None else [])
 
     def _decode(self, work: Work) -> None:
         self._go_on()
@@ -258,7 +266,7 @@ class SplitEpoch:
     def _gather(self, pool: _LoadedPool, begin: int, end: int, size: int, before: Job[_Gathered] | None) -> _Gathered:
         """Copy the samples at these positions of a pool, behind those that were copied before."""
         try:
-            pool.read.result()
+            pool.read()
             self._go_on()
             gathered = before.result() if before is not None else None
             if gathered is None:

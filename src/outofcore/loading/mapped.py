@@ -102,12 +102,15 @@ class Mapped(Residency):
     def _mapped(self, array: SealedArray, file: str) -> mmap.mmap:
         files = array.files
         try:
-            return with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
+            mapped = with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
         except OSError as error:
             raise StoreError(
                 f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "
                 "raise the limit of open files with 'ulimit -n', or use residency 'streamed'"
             ) from error
+        if hasattr(mapped, "madvise"):  # what is needed was announced: nothing around it
+            mapped.madvise(mmap.MADV_RANDOM)
+        return mapped
 
     def _fill_values(self, store: int, name: str) -> npt.NDArray[np.generic]:
         array = self._stores[store][name]

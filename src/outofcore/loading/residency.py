@@ -87,6 +87,9 @@ class Residency(ABC):
         in any thread, in any order, concurrently, or not at all if the epoch is abandoned.
         """
         new = self._reserve(chunks)
+        for store, _, of_store in self.rows.by_store(new):
+            for array in self.rows.stores[store].values():
+                array.announce(of_store)
         piece = piece_chunks(len(new), self._chunk_bytes)
         return [partial(self._fill, new[at : at + piece]) for at in range(0, len(new), piece)]
 

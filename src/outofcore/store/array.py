@@ -14,7 +14,7 @@ import numpy.typing as npt
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
-from outofcore.store.files import Files, read_checked
+from outofcore.store.files import Files, Ranges, read_checked
 from outofcore.store.schema import Field, Layout, dtype_of
 from outofcore.store.seal import ADVICE
 from outofcore.store.shards import read_index, shard_name
@@ -67,6 +67,9 @@ class Array(ABC):
         return sum(
             self.chunk(number, buffer[slot]) for number, slot in zip(chunks.tolist(), slots.tolist(), strict=True)
         )
+
+    def announce(self, chunks: Ints) -> None:  # noqa: B027 - few can
+        """Let the system begin to read chunks, ascending, that will be decoded."""
 
     def for_each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
         """Call a function that reads for each of some chunks."""
@@ -149,6 +152,13 @@ class SealedArray(Array):
             return {}
         offsets, first = self.manifest(int(number))[:, 0].tolist(), int(number) * self.shard_chunks
         return {offset: first + place for place, offset in enumerate(offsets) if offset}
+
+    def announce(self, chunks: Ints) -> None:
+        shards, inside = np.divmod(chunks, self.shard_chunks)
+        for shard in np.unique(shards).tolist():
+            stored = self.manifest(shard)[inside[shards == shard]]
+            if (stored := stored[stored[:, 1] > 0]).size:
+                self.files.announce(Ranges(self.shard_file(shard), stored[:, 0], stored[:, 1]))
 
     @cached_property
     def checksums(self) -> npt.NDArray[np.uint32]:

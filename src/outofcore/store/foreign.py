@@ -107,6 +107,11 @@ class ForeignArray(Array):
             buffer[slots[place], counts[place] :] = 0
         return int(counts.sum()) * self.row_bytes
 
+    def announce(self, chunks: Ints) -> None:
+        if self._plain is not None:
+            starts = self._first + chunks * self.chunk_rows
+            self._plain.announce(starts, np.minimum(starts + self.chunk_rows, self._first + len(self)))
+
     def _copy_kept(self, first: int, out: npt.NDArray[Any]) -> None:
         while len(out):
             stored, within = divmod(first, self._stored_rows)

@@ -14,6 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,6 +71,20 @@ class PlainChunks:
         for some in (slice(at, at + step) for at in range(0, len(starts), step)):
             done[some] = self._read(starts[some], counts[some], buffer, slots[some])
         return done
+
+    def announce(self, starts: Ints, stops: Ints) -> None:
+        """Let the system begin to read the stored chunks of ranges of rows, if they are in files of this machine."""
+        if not isinstance(self._files, Path):
+            return
+        ranges = zip((starts // self._rows).tolist(), (-(-stops // self._rows)).tolist(), strict=True)
+        chunks = np.array(sorted({number for low, high in ranges for number in range(low, high)}), np.int64)
+        files, inside = np.divmod(chunks, max(self._sharded, 1))
+        for name, file in ((self._name(file), file) for file in np.unique(files).tolist()):
+            stored = self._index(name)[inside[files == file]].tolist() if self._sharded else [(0, 0)]
+            with suppress(OSError):  # such as a missing file: a chunk of fill values
+                descriptor = Descriptor(self._files / name)
+                for offset, length in stored:
+                    descriptor.announce(offset, length)
 
     def _read(self, starts: Ints, counts: Ints, buffer: npt.NDArray[Any], slots: Ints) -> npt.NDArray[np.bool_]:
         low, high = starts // self._rows, -(-(starts + counts) // self._rows)

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.files import REPLACED, Files, Listed, RangeReader, Ranges
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
@@ -142,6 +144,13 @@ class LocalFiles(Files):
         """Open the files; nothing is read."""
         files = [self.open(ranges.name) for ranges in wanted]
         return [RangeReader(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
+
+    def announce(self, ranges: Ranges) -> None:
+        file, ends = self.open(ranges.name), ranges.offsets + ranges.lengths
+        apart = np.flatnonzero(ranges.offsets[1:] != ends[:-1])
+        starts, stops = ranges.offsets[np.append(0, apart + 1)], ends[np.append(apart, -1)]
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            file.announce(start, stop - start)
 
     def open(self, name: str) -> Descriptor:
         kept = self._kept_here()

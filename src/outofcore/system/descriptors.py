@@ -40,6 +40,11 @@ class Descriptor:
             os.lseek(self.number, offset, os.SEEK_SET)
             return os.read(self.number, length)
 
+    def announce(self, offset: int, length: int) -> None:
+        """Let the system begin to read bytes that will be needed, 0 for all to the end, where it takes advice."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.number, offset, length, os.POSIX_FADV_WILLNEED)
+
 
 class Folder:
     """An open folder, in which names are looked up wherever it has moved."""
