@@ -108,9 +108,9 @@ def test_signals_at_any_moment_cost_no_batch_and_stop_nothing(store: Path) -> No
     end = time.monotonic() + 5
     try:
         while time.monotonic() < end:
-            signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.01))
+            seen = []
             try:
-                seen = []
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.01))
                 for batch in batches:
                     seen.extend(batch["id"].tolist())
                     time.sleep(0.001)
