@@ -25,7 +25,10 @@ class NaiveSession:
         self.arrays, self.source = arrays, source
         clocks = (arrays[name] for name in ("frame_times", "sample_times", "behavior_times") if name in arrays)
         self.clock = nanoseconds(next(clocks, ())) or None  # of the stimulus, or else of the first series
-        self.origin = min(time for time in self.clock if time is not None) if self.clock else 0
+        self.origin = min((time for time in self.clock or () if time is not None), default=0)
+        if not self.clock and source.bin_width is not None:  # spikes alone: bins are counted from time 0
+            first = np.min(arrays["trial"]) if "trial" in arrays else min(map(np.min, arrays["spike_times"]))
+            self.origin = round(first * 1e9 // (source.bin_width * 1e9) * source.bin_width * 1e9)
 
     def span(self, number):
         width = self.source.bin_width * 1e9

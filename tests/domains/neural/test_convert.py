@@ -99,15 +99,6 @@ def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(frames, write_
     assert "bins without a label" in result.rejects[0].detail
 
 
-def test_arrays_of_lengths_that_have_nothing_in_common_are_refused(frames, write_h5):
-    path = write_h5(frames)
-    with h5py.File(path, "r+") as file:
-        del file["trial"]
-        file.create_dataset("trial", (1 << 23,), "i4", chunks=(16,))  # no byte is behind it
-    with pytest.raises(RawInputError, match="one array has 600 entries along time, another 8388608"):
-        convert(path, names=NAMES)
-
-
 def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
     stim = frames["stim"].astype(np.float64)
     stim[10, 0, 0], stim[11, 1, 1], stim[20, 2, 2] = 255.5, -3, np.inf
@@ -203,12 +194,6 @@ def test_a_bad_session_costs_itself_alone(tmp_path, frames, write_h5):
     assert "names.responses = 'robs': no such array; there are stim, trial" in result.rejects[0].detail
     assert result.counts["files_unused"] == 1
     assert (result.found, result.accepted) == (14, 12)
-
-
-def test_no_good_session_is_one_clear_line(tmp_path, frames, write_h5):
-    write_h5(frames)
-    with pytest.raises(RawInputError, match=r"no session can be converted: session.h5: names.stimulus = 'movie'"):
-        convert(tmp_path, names=NAMES | {"stimulus": "movie"})
 
 
 def test_frames_by_number_and_repeats_by_order(write_h5):

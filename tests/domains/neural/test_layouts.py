@@ -92,6 +92,7 @@ def test_traces_that_seem_turned_are_noted(suite2p, capsys):
         ({"column": "cluster_group.tsv[group]", "values": ["good", "mua"]}, [0, 3, 7]),
         ({"column": "cluster_info.tsv[group]", "values": [""]}, [15]),
         ({"column": "cluster_info.tsv[Amplitude]", "min": 33.25}, [0, 7, 15]),
+        ({"column": "spike_clusters", "values": [3, 15, 99]}, [3, 15]),
     ],
 )
 @pytest.mark.parametrize("ordered", [False, True])
@@ -101,15 +102,16 @@ def test_clusters_are_chosen_by_the_tables_of_phy(phy, condition, expected, orde
         order = np.lexsort((times, clusters))
         np.save(folder / "spike_times.npy", np.rint(times[order] * RATE).astype(np.uint64))
         np.save(folder / "spike_clusters.npy", clusters[order])
-    kept = {"column": "cluster_group.tsv[group]"}
-    result = convert(folder, names=SPIKES, bin_width=0.01, time_unit=RATE, units=[condition, kept])
+    kept = [{"column": "cluster_group.tsv[group]"}, {"column": "spike_clusters"}]
+    result = convert(folder, names=SPIKES, bin_width=0.01, time_unit=RATE, units=[condition, *kept])
     edges = np.floor(times[0] * 100) / 100 + np.arange(len(result.only.rows["robs"]) + 1) / 100
     spikes = [np.histogram(times[clusters == cluster], edges)[0] for cluster in expected]
     assert np.array_equal(result.only.rows["robs"], np.stack(spikes, 1))
     (schema,) = result.schemas.values()
     assert schema.attributes["units"] == [CLUSTERS.index(cluster) for cluster in expected]
     groups = [GROUPS.get(cluster, "") for cluster in expected]
-    assert schema.attributes["unit_columns"] == {"cluster_group.tsv[group]": groups}
+    columns = {"cluster_group.tsv[group]": groups, "spike_clusters": expected}
+    assert schema.attributes["unit_columns"] == columns
 
 
 @pytest.mark.parametrize(
@@ -336,29 +338,6 @@ def test_starts_and_ends_that_do_not_fit_together_are_refused(clocked, tmp_path)
         convert(folder, names=names | {"trial": ["begun", "spike_times"]}, bin_width=0.02)
     with pytest.raises(RawInputError, match=r"names.trial = 'stopped': no such array"):
         convert(folder, names=names | {"trial": ["begun", "stopped"]}, bin_width=0.02)
-
-
-def test_intervals_of_torch_brain_are_trials(tmp_path):
-    """A file of temporaldata: spikes with the row of their unit, and an Interval, a group of start and end."""
-    draw = np.random.default_rng(6)
-    times, owner = np.sort(draw.uniform(0, 20, 3000)), draw.integers(0, 5, 3000)
-    starts = np.arange(0, 20, 2.0)
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        for name, values in {"timestamps": times, "unit_index": owner}.items():
-            file[f"spikes/{name}"] = values
-        for name, values in {"start": starts, "end": starts + 1.5, "go_cue": starts + 0.5}.items():
-            file[f"trials/{name}"] = values
-        file["trials"].attrs["object"] = "Interval"
-        file["trials"].attrs["timekeys"] = np.array(["start", "end"], dtype="S")
-    names = {"stimulus": None, "responses": None, "spike_times": "spikes/timestamps"}
-    names |= {"spike_neurons": "spikes/unit_index"}
-    for trial, shift in (("trials", 0), (["trials/go_cue", "trials/end"], 0.5)):
-        result = convert(tmp_path, names=names | {"trial": trial}, bin_width=0.05)
-        edges = (starts + shift)[:, None] + np.arange(round((1.5 - shift) / 0.05) + 1) * 0.05
-        expected = [np.histogram(times[owner == unit], row)[0] for row in edges for unit in range(5)]
-        counts = np.concatenate([np.stack(expected[5 * n : 5 * n + 5], 1) for n in range(len(edges))])
-        assert np.array_equal(result.only.rows["robs"], counts)
-        assert [sequence["length"] for sequence in result.only.sequences] == [edges.shape[1] - 1] * 10
 
 
 @pytest.mark.parametrize("channels", [1, 2])

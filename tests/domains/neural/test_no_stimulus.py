@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -16,49 +14,6 @@ from tests.domains.neural.rig import convert, save_session
 
 SPIKES = {"stimulus": None, "responses": None, "spike_times": "spike_times", "spike_neurons": "spike_neurons"}
 WIDTH = 0.02
-
-
-def counted(times, owners, first, bins, neurons):
-    """Spikes by bin and neuron; bins are counted from time 0."""
-    edges = np.rint(np.arange(first, first + bins + 1) * WIDTH * 1e9)
-    return np.stack([np.histogram(np.rint(times[owners == n] * 1e9), edges)[0] for n in range(neurons)], 1)
-
-
-def test_spikes_alone_are_counted_in_bins_from_time_0(clocked, write_h5):
-    path = write_h5({name: clocked[name] for name in ("spike_times", "spike_neurons", "trials")})
-    times, owners = clocked["spike_times"], clocked["spike_neurons"]
-    first, last = (math.floor(times[at] / WIDTH) for at in (0, -1))
-    whole = convert(path, names=SPIKES, bin_width=WIDTH, trial_bins=100)
-    assert whole.only.rows.keys() == {"robs", "dfs", "condition"}
-    assert np.array_equal(whole.only.rows["robs"], counted(times, owners, first, last - first + 1, 4))
-    assert whole.counts["spikes_stored"] == len(times)
-    assert not whole.rejects
-    trials = convert(path, names=SPIKES | {"trial": "trials"}, bin_width=WIDTH).only
-    expected = counted(times, owners, 0, last + 1, 4)
-    for number, (start, stop) in enumerate(clocked["trials"].tolist()):
-        inside = np.flatnonzero([start <= (place + 0.5) * WIDTH < stop for place in range(last + 1)])
-        sequence = trials.sequences[number]
-        at = sum(each["length"] for each in trials.sequences[:number])
-        assert sequence["offset"] == inside[0] - round(3.2 / WIDTH)  # the first trial begins the recording
-        assert np.array_equal(trials.rows["robs"][at : at + sequence["length"]], expected[inside])
-
-
-def test_silence_in_marked_trials_is_recorded(write_h5):
-    starts = np.arange(0, 20, 2.0)
-    trains = {"spk/n0": np.array([6.3, 6.9, 8.2, 11.1]), "spk/n1": np.array([7.0, 7.5, 9.9, 12.4])}
-    path = write_h5(trains | {"trials": np.stack([starts, starts + 2], 1)})
-    names = {"stimulus": None, "responses": None, "spike_times": "spk", "trial": "trials"}
-    result = convert(path, names=names, bin_width=0.1)
-    expected = np.stack([np.histogram(times, np.arange(201) / 10)[0] for times in trains.values()], 1)
-    assert np.array_equal(result.only.rows["robs"], expected)
-    assert result.only.rows["dfs"].all()
-    assert [each["length"] for each in result.only.sequences] == [20] * 10
-    assert not result.rejects
-    late = write_h5(trains | {"trials": np.array([[100.0, 102.0], [102.0, 104.0]])}, "late.h5")
-    with pytest.raises(
-        RawInputError, match=r"trials run from 100 to 103\.9 s, spikes from 6\.3 to 12\.4 s: they never"
-    ):
-        convert(late, names=names, bin_width=0.1)
 
 
 @pytest.mark.parametrize("layout", ["group", "sorted", "mixed"])
@@ -90,6 +45,10 @@ def test_a_choice_of_units_moves_no_bin(write_h5, layout, marked):
         ({"names": SPIKES | {"trial": "running"}}, r"expected \(trials, 2\) start and stop times, as spikes"),
         ({"names": SPIKES | {"repeat": "running"}}, "names.repeat: expected an entry for each of"),
         ({"names": SPIKES | {"valid": "running"}}, r"names.valid: .* \(0\), got 1300"),
+        (
+            {"names": SPIKES | {"trial": "late"}},
+            r"trials run from 100 to 103\.98 s, spikes from 2\.5\d* to 1[34]\.?\d* s: they never",
+        ),
         ({"names": SPIKES, "bin_width": 1e-9}, "nearly all without a spike"),
         ({"names": SPIKES, "scale": 1e6}, "spike times .* span .* source.time_unit is not the unit"),
         ({"names": SPIKES, "scale": np.nan}, "holds no bin|no spike has a time"),
@@ -98,7 +57,7 @@ def test_a_choice_of_units_moves_no_bin(write_h5, layout, marked):
 def test_what_needs_a_stimulus_or_its_clock_is_refused_in_one_line(clocked, write_h5, settings, message):
     clocked["spike_times"] = clocked["spike_times"] * settings.pop("scale", 1)
     with pytest.raises(RawInputError, match=message):
-        convert(write_h5(clocked), **{"bin_width": WIDTH} | settings)
+        convert(write_h5(clocked | {"late": [[100.0, 102.0], [102.0, 104.0]]}), **{"bin_width": WIDTH} | settings)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,16 @@ def neural(real_data):
 
 
 @pytest.fixture(scope="module")
+def grasshopper(neural):
+    """Folder, sound by sample of 50 microseconds, and times of spikes in microseconds."""
+    folder = neural / "grasshopper"
+    with gzip.open(folder / "stimulus1.txt.gz", "rt") as file:
+        sound = np.array([float(line.split()[1]) for line in file])
+    lines = (folder / "spike_times1.txt").read_text().split("\n")
+    return folder, sound, np.array([int(line) for line in lines if line.strip().isdigit()])
+
+
+@pytest.fixture(scope="module")
 def pattern_images(neural):
     return convert(neural / "v1_pattern_images.h5", names={"trial": "trial"})
 
@@ -135,8 +145,8 @@ def test_series_with_timestamps(neural):
 
 
 @pytest.mark.parametrize(("width", "samples"), [(0.001, 20), pytest.param(0.00005, 1, marks=pytest.mark.long)])
-def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
-    folder = neural / "grasshopper"
+def test_grasshopper_sound_and_spikes_on_one_clock(grasshopper, width, samples):
+    folder, sound, spikes = grasshopper
     result = convert(
         folder,
         names={
@@ -150,12 +160,7 @@ def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
         stimulus_dtype="float32",
         response_dtype="uint8",
     )
-    with gzip.open(folder / "stimulus1.txt.gz", "rt") as file:
-        sound = np.array([float(line.split()[1]) for line in file])
-    spikes = [int(line) for line in (folder / "spike_times1.txt").read_text().split("\n") if line.strip().isdigit()]
-    counts = np.zeros(len(sound) // samples, int)
-    for spike in spikes:
-        counts[spike // (50 * samples)] += 1
+    counts = np.bincount(spikes // (50 * samples), minlength=len(sound) // samples)
     rows = result.only.rows
     assert len(spikes) == 929
     assert rows["robs"][:, 0].tolist() == counts.tolist()
@@ -175,12 +180,12 @@ def design(sound, spikes, offsets, lengths, history):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("history", "close"), [(0, 0.005), (20, 0.02)])
-def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, history, close):
+def test_bits_per_spike_are_those_of_an_independent_glm(grasshopper, tmp_path, history, close):
     names = {"stimulus": "stimulus1.txt.gz[1]", "frame_times": "stimulus1.txt.gz[0]", "responses": None}
     source = {"names": names | {"spike_times": "spike_times1.txt"}, "bin_width": 0.001, "time_unit": "us"}
     source |= {"stimulus_dtype": "float32", "trial_bins": 500}
     store = tmp_path / "grasshopper.zarr"
-    outofcore.convert("neural", neural / "grasshopper", store, source=source, splits={"val": 0.25, "test": 0.0})
+    outofcore.convert("neural", grasshopper[0], store, source=source, splits={"val": 0.25, "test": 0.0})
     figures = outofcore.train(
         store,
         tmp_path / "run",
@@ -188,12 +193,7 @@ def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, histor
         train={"learning_rate": 0.03, "schedule": "cosine", "epochs": 150, "weight_decay": 0.0, "batch_size": 1024},
         device="cpu",
     )
-    with gzip.open(neural / "grasshopper" / "stimulus1.txt.gz", "rt") as file:
-        sound = np.array([float(line.split()[1]) for line in file])[10::20]
-    lines = (neural / "grasshopper" / "spike_times1.txt").read_text().split("\n")
-    spikes = np.bincount([int(line) // 1000 for line in lines if line.strip().isdigit()], minlength=10_000).astype(
-        float
-    )
+    sound, spikes = grasshopper[1][10::20], np.bincount(grasshopper[2] // 1000, minlength=10_000).astype(float)
     opened = outofcore.open_store(store)
     parts = {}
     for split in ("train", "val"):
@@ -205,11 +205,11 @@ def test_bits_per_spike_are_those_of_an_independent_glm(neural, tmp_path, histor
 
 
 @pytest.mark.long
-def test_spikes_without_a_stimulus_are_predicted_from_their_past_as_by_a_glm(neural, tmp_path):
+def test_spikes_without_a_stimulus_are_predicted_from_their_past_as_by_a_glm(grasshopper, tmp_path):
     names = {"stimulus": None, "responses": None, "spike_times": "spike_times1.txt"}
     source = {"names": names, "bin_width": 0.001, "time_unit": "us", "trial_bins": 500}
     store = tmp_path / "grasshopper.zarr"
-    outofcore.convert("neural", neural / "grasshopper", store, source=source, splits={"val": 0.25, "test": 0.0})
+    outofcore.convert("neural", grasshopper[0], store, source=source, splits={"val": 0.25, "test": 0.0})
     figures = outofcore.train(
         store,
         tmp_path / "run",
@@ -217,9 +217,8 @@ def test_spikes_without_a_stimulus_are_predicted_from_their_past_as_by_a_glm(neu
         train={"learning_rate": 0.03, "schedule": "cosine", "epochs": 150, "weight_decay": 0.0, "batch_size": 1024},
         device="cpu",
     )
-    lines = (neural / "grasshopper" / "spike_times1.txt").read_text().split("\n")
-    numbers = [int(line) // 1000 for line in lines if line.strip().isdigit()]
-    spikes = np.bincount(np.array(numbers) - numbers[0]).astype(float)
+    numbers = grasshopper[2] // 1000
+    spikes = np.bincount(numbers - numbers[0]).astype(float)
     opened = outofcore.open_store(store)
     parts = {}
     for split in ("train", "val"):

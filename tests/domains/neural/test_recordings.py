@@ -144,6 +144,45 @@ def spikes_and_behaviour_without_frames(folder, _, clocked):
     return arrays | {"behavior_times": clocked["running_times"]}, {"names": names, "bin_width": WIDTH}
 
 
+def spikes_alone(marks):
+    def write(folder, _, clocked):
+        arrays = {name: clocked[name] for name in ("spike_times", "spike_neurons", "trials")}
+        save_session("h5", folder, arrays)
+        names = SPIKES | {"stimulus": None, "frame_times": None, "trial": marks}
+        arrays = {"spike_times": trains_of(clocked)} | ({} if marks is None else {"trial": clocked["trials"]})
+        return arrays, {"names": names, "bin_width": WIDTH}
+
+    return write
+
+
+def trials_in_which_neurons_are_silent(folder, _, __):
+    starts = np.arange(0, 20, 2.0)
+    trains = {"spk/n0": np.array([6.3, 6.9, 8.2, 11.1]), "spk/n1": np.array([7.0, 7.5, 9.9, 12.4])}
+    trials = np.stack([starts, starts + 2], 1)
+    save_session("h5", folder, {"trials": trials} | trains)
+    names = {"stimulus": None, "responses": None, "spike_times": "spk", "trial": "trials"}
+    return {"spike_times": [*trains.values()], "trial": trials}, {"names": names, "bin_width": 0.1}
+
+
+def torch_brain(marks, shift):
+    """A file of temporaldata: spikes with the row of their unit, and an Interval, a group of start and end."""
+
+    def write(folder, _, clocked):
+        starts, stops = clocked["trials"].T
+        with h5py.File(folder / "a.h5", "w") as file:
+            file["spikes/timestamps"], file["spikes/unit_index"] = clocked["spike_times"], clocked["spike_neurons"]
+            for name, values in {"start": starts, "end": stops, "go_cue": starts + 0.5}.items():
+                file[f"trials/{name}"] = values
+            file["trials"].attrs["object"] = "Interval"
+            file["trials"].attrs["timekeys"] = np.array(["start", "end"], dtype="S")
+        names = {"stimulus": None, "responses": None, "spike_times": "spikes/timestamps"}
+        names |= {"spike_neurons": "spikes/unit_index", "trial": marks}
+        arrays = {"spike_times": trains_of(clocked), "trial": np.stack([starts + shift, stops], 1)}
+        return arrays, {"names": names, "bin_width": WIDTH}
+
+    return write
+
+
 def traces_without_frames(folder, _, clocked):
     save_session("h5", folder, clocked)
     names = {"stimulus": None, "responses": "traces", "sample_times": "sample_times"}
@@ -215,6 +254,10 @@ CASES = {
     "matlab: spikes": cells_of_spike_times,
     "nwb: traces in their unit": nwb_in_its_unit("traces"),
     "nwb: spikes": nwb_in_its_unit("spikes"),
+    "spikes alone": spikes_alone(None),
+    "spikes in trials": spikes_alone("trials"),
+    "torch_brain": torch_brain("trials", 0),
+    "torch_brain from a cue": torch_brain(["trials/go_cue", "trials/end"], 0.5),
 } | {
     case.__name__.replace("_", " "): case
     for case in (
@@ -227,6 +270,7 @@ CASES = {
         one_vector_of_many_spikes,
         a_stimulus_finer_than_the_bins,
         spikes_and_behaviour_without_frames,
+        trials_in_which_neurons_are_silent,
         traces_without_frames,
         behaviour_by_bin_without_frames,
         nwb_series_with_time_last,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-import h5py
 import numpy as np
 import pynwb
 import pytest
@@ -110,25 +109,3 @@ def test_columns_that_are_kept_name_the_neurons(recording):
     assert columns["rate"] == [None if np.isnan(rate) else rate for rate in table["rate"]]
     assert columns["electrode_group"] == [group.name for group in table["electrode_group"]]
     assert columns["kept"] == table["kept"].tolist() == json.loads(json.dumps(columns["kept"]))
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-def test_neurons_of_one_vector_are_chosen_by_their_label(tmp_path, ordered):
-    generator = np.random.default_rng(3)
-    times, owner = np.sort(generator.uniform(0, 50, 900)), generator.choice([3, 17, 40, 41], 900)
-    if ordered:
-        order = np.lexsort((times, owner))
-        times, owner = times[order], owner[order]
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["stim"], file["times"] = np.zeros((50, 2, 2), np.uint8), np.arange(50.0)
-        file["spikes"], file["clusters"] = times, owner
-    names = {"stimulus": "stim", "frame_times": "times", "responses": None, "trial": None}
-    names |= {"spike_times": "spikes", "spike_neurons": "clusters"}
-    label = {"column": "clusters"}
-    result = convert(tmp_path, names=names, bin_width=1.0, units=[label | {"values": [17, 41]}, label])
-    expected = [np.histogram(times[owner == each], np.arange(51))[0] for each in (17, 41)]
-    assert np.array_equal(result.only.rows["robs"], np.stack(expected, 1))
-    (schema,) = result.schemas.values()
-    assert schema.attributes["unit_columns"] == {"clusters": [17, 41]}
-    with pytest.raises(RawInputError, match=r"expected the column 'clusters', .*, got 'quality'"):
-        convert(tmp_path, names=names, bin_width=1.0, units=[{"column": "quality"}])

@@ -18,7 +18,7 @@ from outofcore.domains.neural.clocks import BLOCK, INVALID, inside, locate, touc
 from outofcore.domains.neural.params import COVARIATES, FRAMES, RESPONSES, SERIES, SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.resampling import RESAMPLINGS, latest
-from outofcore.domains.neural.session_survey import SessionSurvey
+from outofcore.domains.neural.session_survey import Alignment
 from outofcore.domains.neural.streams import Streams, Track, open_session
 from outofcore.domains.neural.transforms import apply, bins_before, encode
 from outofcore.errors import RawInputError
@@ -64,20 +64,20 @@ class BinReader:
     Open files are not pickled with it: a copy in another process opens the session at its first read.
     """
 
-    def __init__(self, streams: Streams, survey: SessionSurvey, source: SourceSection) -> None:
-        self._session, self._survey, self._source = streams.session, survey, source
+    def __init__(self, streams: Streams, alignment: Alignment, source: SourceSection) -> None:
+        self._session, self._alignment, self._source = streams.session, alignment, source
         self._streams = streams
 
     @cached_property
     def _streams(self) -> Streams:
-        return open_session(self._session, self._source, self._survey.labels)
+        return open_session(self._session, self._source, self._alignment.labels)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_streams"}
 
     def locate(self, starts: Ints, stops: Ints) -> list[Ranges]:
         """Entries to read for several ascending ranges of bins, in one pass over each clock."""
-        clock = self._survey.clock
+        clock = self._alignment.clock
         if clock is None:
             return [{} for _ in starts]
         lows, highs = clock.edges_of(starts), clock.edges_of(stops)
@@ -108,7 +108,7 @@ class BinReader:
 
     def _read(self, start: int, stop: int, ranges: Ranges) -> Slice:
         reason = np.zeros(stop - start, np.uint8)
-        _mark(reason, np.arange(start, stop) < self._survey.complete, "unequal_length")
+        _mark(reason, np.arange(start, stop) < self._alignment.complete, "unequal_length")
         stim = self._frames(start, stop, ranges, reason)
         # A window needs the frames of all its bins but only the responses of the last.
         silent = np.zeros_like(reason)
@@ -129,8 +129,8 @@ class BinReader:
 
     def pictures(self) -> Iterator[tuple[int, Ints]]:
         """Number of the picture in each bin, -1 where there is none, in blocks from their first bin on."""
-        starts = np.arange(0, self._survey.bins, BLOCK)
-        stops = np.minimum(starts + BLOCK, self._survey.bins)
+        starts = np.arange(0, self._alignment.bins, BLOCK)
+        stops = np.minimum(starts + BLOCK, self._alignment.bins)
         for start, stop, entries in zip(starts.tolist(), stops.tolist(), self.locate(starts, stops), strict=True):
             numbers, known = self._shown(start, stop, entries)
             yield start, np.where(known, numbers, -1)
@@ -171,19 +171,19 @@ class BinReader:
 
     def _entries(self, name: str, count: int, start: int, stop: int, ranges: Ranges) -> tuple[Ints, Mask]:
         """Entry of a stream (of ``count`` entries) that holds in each bin, and whether there is one."""
-        clock = self._survey.clock
+        clock = self._alignment.clock
         if clock is None:
             entry = np.arange(start, stop)
             return entry, entry < count
         first, times = _timed(self._streams.tracks[name], ranges[name])
-        place, present = latest(times, clock.centres(start, stop), self._survey.longest[name])
+        place, present = latest(times, clock.centres(start, stop), self._alignment.longest[name])
         return (first[place] if len(first) else place), present
 
     def _responses(self, start: int, stop: int, ranges: Ranges, silent: Bytes) -> tuple[npt.NDArray[Any], Mask]:
-        streams, survey = self._streams, self._survey
+        streams, clock = self._streams, self._alignment.clock
         if streams.spikes is not None:
-            assert survey.clock is not None
-            values: npt.NDArray[Any] = streams.spikes.count(ranges["spikes"], survey.clock.edges(start, stop))
+            assert clock is not None
+            values: npt.NDArray[Any] = streams.spikes.count(ranges["spikes"], clock.edges(start, stop))
         else:
             values, present, read = self._sampled(streams.tracks["samples"], start, stop, ranges)
             _mark(silent, read, "unreadable")
@@ -216,7 +216,7 @@ class BinReader:
 
     def _observed(self, start: int, stop: int, shape: tuple[int, ...]) -> Mask:
         """Which neurons were observed during all of each bin, (bins, neurons)."""
-        observed, streams, clock = np.ones(shape, bool), self._streams, self._survey.clock
+        observed, streams, clock = np.ones(shape, bool), self._streams, self._alignment.clock
         if clock is not None:
             edges = clock.edges(start, stop)
             lows, highs = edges[:-1], edges[1:]
@@ -244,7 +244,7 @@ class BinReader:
 
     def _sampled(self, track: Track, start: int, stop: int, ranges: Ranges) -> tuple[npt.NDArray[Any], Mask, Mask]:
         """Samples (bins, columns) at the bins; which bins have one; which depend only on undamaged entries."""
-        clock, name = self._survey.clock, track.role.stream
+        clock, name = self._alignment.clock, track.role.stream
         if clock is None:
             entry, present = self._entries(name, track.count, start, stop, ranges)
             values, fine = _taken(track.array, entry, present)
@@ -253,7 +253,7 @@ class BinReader:
         first, end = ranges[name].tolist()
         values, fine = (part[places - first] for part in readable(track.array, first, end))
         resample = RESAMPLINGS[getattr(self._source.resample, track.role.field)]
-        edges, longest = clock.edges(start, stop), self._survey.longest[name]
+        edges, longest = clock.edges(start, stop), self._alignment.longest[name]
         result, present = resample(times, values, edges, longest)
         # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
         damage, _ = resample(times, (~fine).astype(np.float64), edges, longest)

@@ -174,13 +174,10 @@ class NeuralTask(Task):
             "errors": (rate - response).square() * mask,
         }
         first, last = self.first_neuron[session : session + 2]
-        sums = {}
-        for name, addend in addends.items():
-            total = torch.zeros(self.first_neuron[-1], dtype=torch.float64, device=rate.device)
-            total[first:last] = addend.sum(0)
-            sums[name] = total
+        totals = torch.zeros(len(addends), self.first_neuron[-1], dtype=torch.float64, device=rate.device)
+        totals[:, first:last] = torch.stack([addend.sum(0) for addend in addends.values()])
         scaled = self._by_class(session, rate, response, mask)
-        return {**sums, **scaled, **self._by_condition(session, batch, addends)}
+        return {**dict(zip(addends, totals, strict=True)), **scaled, **self._by_condition(session, batch, addends)}
 
     def _by_class(self, session: int, rate: Tensor, response: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Responses and predictions in standard deviations from the mean, summed by class of prediction."""

@@ -95,7 +95,7 @@ def row_bytes(schema: Schema) -> int:
 def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "session": session.file,
-        "bins": survey.bins,
+        "bins": survey.alignment.bins,
         "bins_in_trials": int((survey.trials.stop - survey.trials.start).sum()),
         "neurons": survey.neurons,
         "behaviors": sum(survey.covariates.values()),
@@ -107,11 +107,11 @@ def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) 
         attributes["units"] = list(survey.units.rows)
         if survey.units.columns:
             attributes["unit_columns"] = {name: list(column) for name, column in survey.units.columns.items()}
-    if survey.clock is not None:
+    if (clock := survey.alignment.clock) is not None:
         attributes["clock"] = {
             "unit_in_file": FORMATS[session.kind].unit or source.time_unit,
-            "first_bin_ns": survey.clock.origin,
-            "bin_width_ns": survey.clock.width,
-            "longest_ns": dict(survey.longest),
+            "first_bin_ns": clock.origin,
+            "bin_width_ns": clock.width,
+            "longest_ns": dict(survey.alignment.longest),
         }
     return attributes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,39 +49,33 @@ class ShownPictures:
 
 
 @dataclass(frozen=True)
-class SessionSurvey:
-    """A session before conversion."""
+class Alignment:
+    """How the arrays of a session are brought to its bins: small enough to send with every unit."""
 
     bins: int
     clock: BinClock | None  # None if a bin is a frame
     complete: int  # bins that every array has, if a bin is a frame; else ``bins``
+    longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
+    labels: SpikeOwners | None  # if one vector holds the spikes of all neurons
+
+
+@dataclass(frozen=True)
+class SessionSurvey:
+    """A session before conversion."""
+
+    alignment: Alignment
     frame_shape: tuple[int, ...]  # as stored
     neurons: int
     covariates: Mapping[str, int]  # number of columns, by name
     trials: Trials
     rejects: tuple[Reject, ...]  # trials without bins, and entries without times
     counts: Mapping[str, int]  # metrics known so far
-    longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
     fingerprint: bytes  # equal for sessions of equal content
     neuron_digests: frozenset[bytes]  # of the responses of each neuron that vary
-    labels: SpikeOwners | None  # if one vector holds the spikes of all neurons
     units: Units | None  # that were chosen
     pictures: ShownPictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
     starts_at: int | None = None  # lowest number of a picture in names.frame
     unread: tuple[str, ...] = ()  # arrays that no setting names
-
-    def slim(self) -> SessionSurvey:
-        """A copy without the list of trials, small enough to send with every unit."""
-        return replace(
-            self,
-            trials=self.trials[:0],
-            rejects=(),
-            counts={},
-            units=None,
-            pictures=None,
-            unread=(),
-            neuron_digests=frozenset(),
-        )
 
 
 def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
@@ -135,20 +129,17 @@ def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
             counts["trials_outside_spikes"] = silent
     counts["bins"] = bins
     counts["bins_outside_trials"] = bins - int((trials.stop - trials.start).sum())
+    labels = streams.spikes.labels if streams.spikes is not None else None
     return SessionSurvey(
-        bins,
-        clock,
-        complete,
+        Alignment(bins, clock, complete, longest, labels),
         frame_shape,
         streams.neurons,
         {role.field: streams.tracks[role.stream].array.columns for role in COVARIATES if role.stream in streams.tracks},
         trials,
         (*untimed, *rejects),
         counts,
-        longest,
         _fingerprint(streams, bins),
         _neuron_digests(streams),
-        streams.spikes.labels if streams.spikes is not None else None,
         streams.units,
     )
 

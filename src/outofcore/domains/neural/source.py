@@ -60,7 +60,7 @@ def units_of(session: Session, survey: SessionSurvey | Reject, section: NeuralSe
     if isinstance(survey, Reject):
         yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
-    yield from _cut(session, section, open_session(session, section.source, survey.labels), survey)
+    yield from _cut(session, section, open_session(session, section.source, survey.alignment.labels), survey)
 
 
 def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:
@@ -80,7 +80,7 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
     bins = max(1, (ONE_READER_UNIT_BYTES if streams.one_reader else UNIT_BYTES) // max(row_bytes(schema), frame))
     cuts = cut_trials(survey, bins, bins_before(section.source.transforms) + 1)
-    reader = BinReader(streams, survey.slim(), section.source)
+    reader = BinReader(streams, survey.alignment, section.source)
     starts = np.array([span.start - span.before for span in cuts], np.int64)
     stops = np.array([span.stop + span.after for span in cuts], np.int64)
     raw = session.bytes

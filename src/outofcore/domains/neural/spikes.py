@@ -101,7 +101,7 @@ class Spikes:
             return self._count_by_owner(int(ranges[0, 0]), int(ranges[0, 1]), edges)
         counts = np.empty((len(edges) - 1, self.neurons), np.int64)
         for neuron, (clock, (start, stop)) in enumerate(zip(self.clocks, ranges.tolist(), strict=True)):
-            counts[:, neuron] = histogram(valid_times(clock, start, stop)[1], edges)
+            counts[:, neuron] = np.diff(np.searchsorted(valid_times(clock, start, stop)[1], edges, side="left"))
         return counts
 
     def _count_by_owner(self, start: int, stop: int, edges: Times) -> Ints:
@@ -110,8 +110,10 @@ class Spikes:
         times = self.clocks[0].read(start, stop)
         numbers = _neurons(self.owners.read(start, stop))
         owner = np.minimum(np.searchsorted(self.labels.known, numbers), self.neurons - 1)
-        counted = (times != INVALID) & (self.labels.known[owner] == numbers)
-        return histogram_by(times[counted], owner[counted], self.neurons, edges)
+        bins = np.searchsorted(edges, times, side="right") - 1
+        counted = (times != INVALID) & (self.labels.known[owner] == numbers) & (bins >= 0) & (bins < len(edges) - 1)
+        cells = bins[counted] * self.neurons + owner[counted]
+        return np.bincount(cells, minlength=(len(edges) - 1) * self.neurons).reshape(-1, self.neurons)
 
 
 def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners | None = None) -> Spikes:
@@ -190,16 +192,3 @@ def _labels(owners: RecordedArray) -> SpikeOwners:
 def _neurons(labels: npt.NDArray[Any]) -> Ints:
     """Neuron of each spike; -1 if its label is not a whole number."""
     return whole_numbers(labels) if labels.dtype.kind == "f" else identify(labels)
-
-
-def histogram(times: Times, edges: Times) -> Ints:
-    """Number of times in each bin [start, end), shape (bins,)."""
-    return np.diff(np.searchsorted(times, edges, side="left"))
-
-
-def histogram_by(times: Times, owner: Ints, owners: int, edges: Times) -> Ints:
-    """Number of times per bin and owner, shape (bins, owners); ``owner`` has shape (times,)."""
-    place = np.searchsorted(edges, times, side="right") - 1
-    inside = (place >= 0) & (place < len(edges) - 1)
-    flat = place[inside] * owners + owner[inside]
-    return np.bincount(flat, minlength=(len(edges) - 1) * owners).reshape(-1, owners)

@@ -80,12 +80,12 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     sideways = [
         name
         for name, surveyed in known.items()
-        if section.source.names.responses is not None and surveyed.bins < surveyed.neurons
+        if section.source.names.responses is not None and surveyed.alignment.bins < surveyed.neurons
     ]
     if sideways:
         notes.append(
             f"{listed(sideways)}: names.responses has more neurons ({known[sideways[0]].neurons}) than bins "
-            f"({known[sideways[0]].bins}); if its axis 1 is time, set source.time_axis: {{responses: 1}}"
+            f"({known[sideways[0]].alignment.bins}); if its axis 1 is time, set source.time_axis: {{responses: 1}}"
         )
     silent = {name: surveyed.counts.get("trials_outside_spikes", 0) for name, surveyed in known.items()}
     if any(silent.values()):
@@ -112,8 +112,8 @@ def _once(sessions: list[tuple[Session, SessionSurvey | Reject]]) -> list[tuple[
             shared = Counter(owners[neuron] for neuron in surveyed.neuron_digests if neuron in owners)
             if shared:
                 earlier, neurons = shared.most_common(1)[0]
-                detail = f"{neurons} of its neurons are those of {earlier}, with equal responses: "
-                once.append((session, Reject(reason="same_recording", offset=0, detail=detail + SAME_RECORDING)))
+                detail = f"{neurons} of its neurons are those of {earlier}, with equal responses: {SAME_RECORDING}"
+                once.append((session, Reject(reason="same_recording", offset=0, detail=detail)))
                 continue
             owners |= dict.fromkeys(surveyed.neuron_digests, session.file)
         once.append((session, surveyed))
@@ -162,7 +162,9 @@ def _examined(session: Session, source: SourceSection) -> SessionSurvey | Reject
         with closing(open_session(session, source)) as streams:
             surveyed = replace(survey(streams, source), unread=streams.unread)
             if streams.indexed and streams.repeat is None:
-                trials, pictures = find_pictures(BinReader(streams, surveyed, source), streams, surveyed.trials, source)
+                trials, pictures = find_pictures(
+                    BinReader(streams, surveyed.alignment, source), streams, surveyed.trials, source
+                )
                 surveyed = replace(surveyed, trials=trials, pictures=pictures)
             numbers = streams.shown.array if source.names.frame is not None else None
             return surveyed if numbers is None else replace(surveyed, starts_at=lowest_number(numbers))

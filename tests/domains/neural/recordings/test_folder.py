@@ -9,7 +9,6 @@ import pytest
 
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import FolderRecording, text_array
-from outofcore.domains.neural.recordings.recording import find_array, matching
 from outofcore.errors import RawInputError
 from tests.domains.neural.rig import convert
 
@@ -60,19 +59,6 @@ def test_a_column_that_is_no_number_or_not_there_is_refused_in_one_line(tmp_path
     names |= {} if field == "column" else {field: f"x[{column}]"}
     with pytest.raises(RawInputError, match=r"no session can be converted: \w+.npy: .*number of a column.*\(60, 3\)"):
         convert(tmp_path, names=names, trial_bins=30, **settings)
-
-
-def test_a_column_of_numpy_is_counted_from_0(tmp_path):
-    table = np.arange(12.0).reshape(4, 3)
-    np.save(tmp_path / "x.npy", table)
-    np.save(tmp_path / "frames.npy", np.ones((4, 2, 2)))
-    recording = FolderRecording(tmp_path, ("frames.npy", "x.npy"))
-    for column in range(3):
-        assert (
-            find_array(recording, "responses", f"x[{column}]").read(1, 4)[:, 0].tolist() == table[1:, column].tolist()
-        )
-    with pytest.raises(SessionError, match=r"'frames\[0\]': .* its shape is \(4, 2, 2\)"):
-        find_array(recording, "responses", "frames[0]")
 
 
 @pytest.mark.parametrize("title", ["speed", "10.5", "nan", "-1"])
@@ -137,20 +123,6 @@ def test_long_and_compressed_text(tmp_path):
     (tmp_path / "a.txt.gz").write_bytes((tmp_path / "a.txt.gz").read_bytes()[:-3000])
     with pytest.raises(SessionError, match="damaged"):
         text_array(tmp_path / "a.txt.gz", 1)
-
-
-def test_a_pattern_stands_for_trials(tmp_path):
-    (tmp_path / "data" / "stim").mkdir(parents=True)
-    for number, length in {0: 3, 2: 1, 10: 4}.items():
-        np.save(tmp_path / "data" / "stim" / f"{number}.npy", np.full((length, 2), number))
-    files = tuple(sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.npy")))
-    recording = FolderRecording(tmp_path, files)
-    assert [*matching(recording, "data/stim/*").values()] == ["data/stim/0", "data/stim/2", "data/stim/10"]
-    array = find_array(recording, "stimulus", "data/stim/*")
-    assert array.read(2, 6)[:, 0].tolist() == [0, 2, 10, 10]
-    assert not recording.one_reader
-    with pytest.raises(SessionError, match="no such array; there are"):
-        find_array(recording, "stimulus", "data/robs/*")
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
