@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
-from torch.nn import functional
 
 from outofcore.checks import refuse
 from outofcore.domains.domain import PREDICTED_SPLIT, Domain, Row
@@ -22,7 +22,7 @@ from outofcore.domains.own_network import allow_network
 from outofcore.domains.reading import Reading, Windowed, reading_for
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import SplitSection
-from outofcore.domains.task import Batch, Task
+from outofcore.domains.task import Batch, Task, nearest, vectors_of
 from outofcore.errors import ParamsError, RawInputError, StateError
 from outofcore.loading.arguments import named_device
 from outofcore.loading.loader import loader
@@ -249,7 +249,7 @@ class Model:
         self.task.require_vectors()
         best = self._options(options).best
         asked, known = self.predict(queries), self.predict(candidates)
-        rows = _nearest(_vectors(asked), _vectors(known), best)
+        rows = nearest(vectors_of(asked), vectors_of(known), best)
         rejected = Counter(asked.rejected) + Counter(known.rejected)
         return Predictions(rows, [*asked.rejects, *known.rejects][:MOST_REJECTS], rejected)
 
@@ -369,33 +369,14 @@ def summary(rejects: Sequence[Mapping[str, str]], rejected: Mapping[str, int]) -
     return f"{sum(rejected.values()):,} left out ({reasons}); the first: {' '.join(where.split())}"
 
 
-def _vectors(predictions: Predictions) -> tuple[list[str], Tensor]:
-    """Names and vectors of files."""
-    files, vectors = zip(*((row["file"], torch.tensor(row["vector"])) for row in predictions), strict=True)
-    return list(files), torch.stack(vectors)
-
-
-def _nearest(queries: tuple[list[str], Tensor], candidates: tuple[list[str], Tensor], best: int) -> Iterator[Row]:
-    """The candidates with the highest cosine to each query, around the mean of the candidates."""
-    mean = candidates[1].mean(0)
-    asked, known = (functional.normalize(vectors - mean, dim=1) for _, vectors in (queries, candidates))
-    for query, vector in zip(queries[0], asked, strict=True):
-        ranked = (known @ vector).sort(descending=True, stable=True)
-        nearest = zip(ranked.indices[:best].tolist(), ranked.values[:best].tolist(), strict=True)
-        for place, (number, similarity) in enumerate(nearest, 1):
-            yield {"query": query, "place": place, "candidate": candidates[0][number], "similarity": similarity}
-
-
 def _rejected(table: Path) -> tuple[list[dict[str, str]], Counter[str]]:
     """The first rejected records of a table, and how many there are by reason."""
-    first, counts = list[dict[str, str]](), Counter[str]()
-    if table.is_file():
-        with table.open(encoding="utf-8", newline="") as lines:
-            for reject in csv.DictReader(lines):
-                counts[reject["reason"]] += 1
-                if len(first) < MOST_REJECTS:
-                    first.append(reject)
-    return first, counts
+    if not table.is_file():
+        return [], Counter()
+    with table.open(encoding="utf-8", newline="") as lines:
+        rejects = csv.DictReader(lines)
+        first = list(islice(rejects, MOST_REJECTS))
+        return first, Counter(reject["reason"] for reject in chain(first, rejects))
 
 
 def _check_sizes(saved: Mapping[str, Tensor], sizes: Sequence[int]) -> None:

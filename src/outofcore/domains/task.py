@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn import functional
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
@@ -120,3 +121,22 @@ class Task(nn.Module, ABC):
     def device(self) -> torch.device:
         """The device of the parameters."""
         return next(self.parameters()).device
+
+
+def vectors_of(predictions: Iterable[Mapping[str, Any]]) -> tuple[list[str], Tensor]:
+    """Names of files, and their vectors (files, width), of the predictions of a task that gives them."""
+    files, vectors = zip(*((row["file"], torch.tensor(row["vector"])) for row in predictions), strict=True)
+    return list(files), torch.stack(vectors)
+
+
+def nearest(
+    queries: tuple[list[str], Tensor], candidates: tuple[list[str], Tensor], best: int
+) -> Iterator[dict[str, Any]]:
+    """The candidates with the highest cosine to each query, around the mean of the candidates, a row for each."""
+    mean = candidates[1].mean(0)
+    asked, known = (functional.normalize(vectors - mean, dim=1) for _, vectors in (queries, candidates))
+    for query, vector in zip(queries[0], asked, strict=True):
+        ranked = (known @ vector).sort(descending=True, stable=True)
+        pairs = zip(ranked.indices[:best].tolist(), ranked.values[:best].tolist(), strict=True)
+        for place, (number, similarity) in enumerate(pairs, 1):
+            yield {"query": query, "place": place, "candidate": candidates[0][number], "similarity": similarity}

@@ -67,9 +67,7 @@ def print_counts(console: Console, card: Card) -> None:
     ]
     facts += [(name.replace("_", " "), f"{ratio:.3g}") for name, ratio in card.ratios.items()]
     if card.parts != ("",):
-        more = len(card.parts) - MOST_NAMES
-        named = ", ".join(card.parts[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-        facts.append(("parts", named))
+        facts.append(("parts", _first(card.parts)))
     console.print(card.path, style="bold")
     print_table(console, DisplayTable(columns("text", "", ""), facts))
     if card.rejected:
@@ -283,8 +281,13 @@ def print_committed(console: Console, committed: Committed) -> None:
     elif not committed.absent:
         console.print("DVC's cache holds everything that the lock files state")
     if committed.absent:
-        rest = f" and {len(committed.absent) - MOST_NAMES:,} more" if len(committed.absent) > MOST_NAMES else ""
-        console.print(f"never run or pulled here: {', '.join(committed.absent[:MOST_NAMES])}{rest}")
+        console.print(f"never run or pulled here: {_first(committed.absent)}")
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[ProjectFile]) -> None:

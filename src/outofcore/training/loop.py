@@ -32,7 +32,7 @@ from outofcore.training.checkpoint import Saver
 from outofcore.training.evaluation import add_sums
 from outofcore.training.loaders import Batches
 from outofcore.training.optimizers import learning_rate, make_optimizer, train_step
-from outofcore.training.ranks import add_up_each, any_of, choose_device, meet, wait_for_all
+from outofcore.training.ranks import add_up_each, any_of, choose_device, meet
 from outofcore.training.results import Curves, model_digest, order_of, write_model, write_plots
 
 ROWS = 200
@@ -351,7 +351,7 @@ class _Run:
         if stopped or self._saver.due():
             self.save()
         if stopped:
-            wait_for_all()  # until the first has saved: torchrun ends all ranks when one leaves
+            any_of(flag=False)  # waits until the first has saved: torchrun ends all ranks when one leaves
             raise KeyboardInterrupt
 
 

@@ -97,11 +97,6 @@ def refuse_other_steps(step: int, folder: Path) -> None:
         )
 
 
-def wait_for_all() -> None:
-    """Return once every rank has called this; waits for no accelerator."""
-    any_of(flag=False)
-
-
 def _several_ranks() -> bool:
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
