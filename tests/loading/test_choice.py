@@ -27,7 +27,7 @@ from tests.loading.conftest import MakeStore
 
 CHUNK = 1 << 20
 NEEDS = MemoryEstimate(
-    chunk=CHUNK, chunks=100, pool_chunks=8, batches=BatchBytes(CHUNK // 32, 0, 2), tables=5000, decoding=2 * CHUNK
+    chunk=CHUNK, chunks=100, pool_chunks=8, batches=BatchBytes(CHUNK // 32, 0, 0, 2), tables=5000, decoding=2 * CHUNK
 )
 ANYWHERE, MAPPABLE = {"access": "anywhere"}, {"mappable": True}
 WHOLE, STREAMED, FIXED = NEEDS.whole, NEEDS.streamed, NEEDS.fixed

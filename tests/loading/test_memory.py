@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from outofcore.errors import BudgetError, DamagedStore
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import BatchBytes, decoding_bytes, piece_chunks
+from outofcore.loading.memory import BatchBytes, decoding_bytes, loose_bytes, piece_chunks
 from outofcore.order.balanced import Balanced
 from outofcore.order.mixture import Mixture
 from outofcore.order.plain import PlainSampler, Shuffle
@@ -29,7 +30,9 @@ from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
+from outofcore.system.recycling import Recycler
 from tests.loading.conftest import opened_once, write_store
+from tests.loading.memory_table import in_a_process
 
 CHUNK = 65_536
 
@@ -60,20 +63,45 @@ def test_windows_of_text_keep_the_budget(tokens: Path, memory: int, threads: int
     assert int(ended.stdout) < memory
 
 
-@pytest.mark.parametrize("kept", [0, 1 << 20, 30 << 20])
-@pytest.mark.parametrize("maker", [0, 1 << 19, 20 << 20])
-def test_batches_are_within_the_room_that_they_are_given(maker: int, kept: int) -> None:
-    batches = BatchBytes(1 << 20, maker, 4, kept)
+@pytest.mark.parametrize("kept", [0, 1 << 20, 30 << 20, 400 << 20])
+@pytest.mark.parametrize("held", [0, 1 << 19, 20 << 20])
+def test_batches_are_within_the_room_that_they_are_given(kept: int, held: int) -> None:
+    batches = BatchBytes(1 << 20, kept, held, 4)
     for room in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
-        groups, size, whole_groups = batches.within(room)
-        assert batches.taken(groups, size, kept * whole_groups) <= max(room, batches.least)
+        groups, size, returns = batches.within(room)
+        assert batches.taken(groups, size, returns=returns) <= max(room, batches.least)
+        assert not returns or batches.taken(6, 1, returns=False) > room
     assert batches.within(0)[:2] == (1, 1)
-    assert batches.within(0)[2] is False
-    assert batches.within(0 if not kept else batches.taken(6, 1, kept) - 1)[2] is False
-    assert batches.within(max(1 << 30, batches.taken(6, 8, kept))) == (6, 8, True)
-    assert batches.within(batches.best)[::2] == (6, True)
-    if not kept:
-        assert batches.within(batches.best) == (6, 8, True)
+    assert batches.within(0)[2] == (kept >= 30 << 20)
+    assert batches.within(batches.taken(6, 8, returns=False)) == (6, 8, False)
+    assert batches.within(batches.best)[::2] == (6, False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "residency", "threads", "memory", "size"),
+    [
+        ("map_4", "streamed", 8, "128MiB", 24),
+        ("map_16", "streamed", 8, "256MiB", 24),
+        ("reset", "streamed", 8, "128MiB", 24),
+        ("packed", "streamed", 8, "128MiB", 24),
+        ("map_4", "mapped", 8, "0", 24),  # pages of mapped files are not counted
+        ("wide", "ram", 8, "0", 64),  # threads keep buffers from pool to pool
+        ("foreign", "streamed", 2, "0", 24),  # stored chunks are kept while they are decoded
+        ("shards", "streamed", 8, "0", 24),  # chunks are decoded for a part of their rows
+    ],
+)
+def test_what_a_process_holds_is_within_the_budget(
+    shape: str, residency: str, threads: int, memory: str, size: int, tmp_path: Path
+) -> None:
+    budget, grown = in_a_process(tmp_path, shape, residency, threads, memory, size)
+    assert grown <= budget
+
+
+def test_loose_tensors_are_those_that_nobody_uses_again() -> None:
+    rows, recycler = np.zeros((4, 10), np.int64), Recycler()
+    again = torch.from_numpy(recycler.empty((4, 10), np.dtype(np.int64)))
+    assert loose_bytes([torch.from_numpy(rows)[:, 1:], again[2:]], [rows]) == (0, 0)
+    assert loose_bytes([torch.from_numpy(rows), again.clone()]) == (640, 320 * 4 + 320 * 20)
 
 
 ROWS = 300_000

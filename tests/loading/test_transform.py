@@ -13,6 +13,7 @@ import torch
 
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.loader import loader
+from outofcore.loading.transform import AllocatedBytes
 from outofcore.order.plain import Shuffle
 from tests.loading.conftest import MakeStore
 
@@ -129,3 +130,18 @@ def test_nan_is_equal_to_itself(make_store: MakeStore) -> None:
     path: Path = make_store()
     batch = next(iter(loader(path, "train", 64, tensors=("id",), map=lambda batch: {"x": batch["id"] * torch.nan})))
     assert batch["x"].isnan().all()
+
+
+def test_the_most_that_a_function_allocates_at_once_is_measured() -> None:
+    given = torch.zeros(1000, 100, dtype=torch.uint8)
+    with AllocatedBytes([given]) as allocated:
+        wide = given.float()
+        other = (wide / 255)[:, ::2]
+        del wide
+        given += 1
+    assert allocated.bytes == 800_000
+    assert len(other) == 1000
+    with AllocatedBytes([given]) as allocated:
+        array = given.numpy().astype(np.float64)
+    assert 780_000 <= allocated.bytes <= 810_000
+    assert len(array) == 1000

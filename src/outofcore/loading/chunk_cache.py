@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import BudgetError
-from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import ABSENT
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
+from outofcore.system.recycling import Recyclers
 
 
 class ChunkCache(Residency):

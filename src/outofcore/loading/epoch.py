@@ -25,9 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from outofcore.domains.reading import Draws
 from outofcore.domains.task import Batch
-from outofcore.loading.batch_memory import Recyclers, joined_slabs
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.residency import Residency, ResidencyPlan, Work
 from outofcore.loading.sequences import with_columns
@@ -38,6 +36,7 @@ from outofcore.order.batching import Batching, Span
 from outofcore.order.permutation import key, random_words
 from outofcore.order.sampling import Pool, Sampler
 from outofcore.system.device import DeviceStream, split_batches
+from outofcore.system.recycling import Recyclers
 
 _AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower numbers
 
@@ -69,9 +68,7 @@ class SplitReader:
         plan: ResidencyPlan,
         stream: DeviceStream,
         recyclers: Recyclers,
-        slab: int = 0,  # samples for which the reading is called at a time, whose tensors are copied; 0: all
     ) -> None:
-        self.slab = slab
         self.split = split
         self.sampler = sampler
         self.plan = plan
@@ -192,7 +189,6 @@ class SplitEpoch:
         self, reader: SplitReader, residency: Residency, number: int, batching: Batching, workers: Workers
     ) -> None:
         self._split, self._stream = reader.split, reader.stream
-        self._slab, self._recyclers = reader.slab, reader.recyclers
         self._residency = residency
         self._batching = batching
         self._workers = workers
@@ -287,8 +283,9 @@ class SplitEpoch:
         counts = [self._batching.own(*span) for span in spans]
         draws = random_words(self._batching.first_own(spans[0][0]), self._batching.world, size, self._key)
         with self._stream.queue():
-            tensors = self._tensors(gathered, draws)
-            tensors = with_columns(tensors, self._split.columns.of(gathered.first))
+            columns = self._split.columns
+            tensors = self._split.reading(gathered.buffer.arrays | columns.of_rows(gathered.first), draws)
+            tensors = with_columns(tensors, columns.of(gathered.first))
             if self._split.place is not None:
                 where = next(iter(tensors.values())).device
                 tensors = {**tensors, "part": torch.full((size,), self._split.place, device=where)}
@@ -304,14 +301,3 @@ class SplitEpoch:
             )
             for batch, own, (start, stop) in zip(batches, counts, spans, strict=True)
         ]
-
-    def _tensors(self, gathered: _Gathered, draws: Draws) -> dict[str, torch.Tensor]:
-        reading, rows = self._split.reading, gathered.buffer.arrays
-
-        def make(own: slice) -> dict[str, torch.Tensor]:
-            some = {name: array[own] for name, array in rows.items()}
-            return reading({**some, **self._split.columns.of_rows(gathered.first[own])}, draws[own])
-
-        if not self._slab:
-            return make(slice(None))
-        return joined_slabs(make, len(gathered.first), self._slab, self._recyclers)

@@ -18,7 +18,6 @@ from outofcore.checks import instance, one_of, refuse, whole, whole_or_none, wor
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, named_device, opened_sources, refuse_unknown
-from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import BatchBytes, measure, prove_tables, sample_bytes, smaller
@@ -38,7 +37,7 @@ from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_stores, splits_lines
 from outofcore.store.reader import Store
 from outofcore.system.device import DeviceStream
-from outofcore.system.recycling import Recycler
+from outofcore.system.recycling import Recycler, Recyclers
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024
@@ -233,13 +232,10 @@ def loader(
     for store in stores:
         store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
     mixing = [_mixing(*pair, batch_size) for pair in pairs]
-    groups, group_batches, whole_groups = bytes_of_batches.within(room)
+    groups, group_batches, returns = bytes_of_batches.within(room)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
-    readers = [
-        SplitReader(*pair, seed, plan, stream, recyclers, 0 if whole_groups else sample.slab)
-        for pair, plan, sample in zip(pairs, plans, samples, strict=True)
-    ]
+    readers = [SplitReader(*pair, seed, plan, stream, recyclers) for pair, plan in zip(pairs, plans, strict=True)]
     return Loader(
         readers,
         batching,
@@ -248,7 +244,7 @@ def loader(
         stream=stream,
         threads=threads,
         flight=(groups, group_batches),
-        returns=map is not None,
+        returns=returns,
         skip=skipped,
         notes=[
             *_notes(

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import StoreError
-from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import ABSENT
 from outofcore.loading.residency import Residency, ResidencyPlan
 from outofcore.loading.split import Split
@@ -18,6 +17,7 @@ from outofcore.ndarrays import Bytes, Ints
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact
 from outofcore.store.local import with_room
+from outofcore.system.recycling import Recyclers
 
 
 class Mapped(Residency):

@@ -2,24 +2,31 @@
 
 Tables of the order, of sequences and of chunks; chunks being decoded; an arena of decoded chunks (:mod:`.residency`);
 and batches, of which more are made ahead where there is room.
+
+Memory that torch allocates in a thread and frees stays with that thread: up to 20 times the tensor, as the C library
+aligns such blocks and finds no room in the gaps (measured with glibc 2.36). So tensors of batches are in memory that is
+used again; what a reading allocates itself, and a function of batches (``map``), counts by thread. Where the budget
+does not hold what threads would keep of it, large blocks go back to the system when they are freed, which costs the
+time to clear their pages again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from outofcore.errors import BudgetError
-from outofcore.loading.batch_memory import SampleBytes, loose_bytes
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
 from outofcore.order.sampling import Access, PoolLimits
 from outofcore.settings.sizes import format_bytes
+from outofcore.system.recycling import RETURNED_BYTES, recycled
 
 READY_GROUPS = 2  # in addition to one per thread: one used by the consumer, one ready
 GROUP_BYTES = 8 << 20  # takes about a millisecond to make, long compared with handing it over
@@ -31,6 +38,11 @@ PIECE_BYTES = 4 << 20  # decoded; a few milliseconds of work, long compared with
 PIECES = 4  # at least, of chunks that are decoded for a pool, for as many threads
 
 _SMALL_TABLES = 64 << 20
+
+RETAINED = 20  # bytes that a thread keeps for each byte of the tensors that torch allocates in it; measured: 19.9
+_RETAINED_BY_NUMPY = 4  # measured: up to 3.3, with eight threads
+_INTERMEDIATE = 2  # bytes that a reading allocates on the way, at once, for each byte of the tensors that it allocates
+_SMALL_BLOCKS = RETAINED * RETURNED_BYTES  # that a thread keeps where larger ones are returned to the system
 
 
 def table_bytes(chunks: int, fields: int) -> int:
@@ -49,9 +61,9 @@ class BatchBytes(NamedTuple):
     """Batches that are made ahead of the consumer, in groups that are handed over at once."""
 
     batch: int  # bytes of this rank's share of one: its rows as stored, and its tensors
-    maker: int  # bytes that a thread holds besides, or keeps, of what map= and a reading allocate
+    kept: int  # bytes that a thread keeps per batch, of what the reading and map= allocate
+    held: int  # bytes that these allocate on the way, all that a thread keeps if large blocks are returned
     threads: int
-    kept: int = 0  # bytes that a thread keeps per batch if a reading that allocates much is called for whole groups
     most: int = GROUP_BATCHES  # batches of a group
 
     @property
@@ -59,34 +71,72 @@ class BatchBytes(NamedTuple):
         """Batches that are best made at once."""
         return max(1, min(GROUP_BYTES // max(self.batch, 1), self.most))
 
-    def taken(self, groups: int, group_batches: int, kept: int = 0) -> int:
-        """Bytes of so many groups of batches and the consumer's, and of the threads that make them."""
+    def taken(self, groups: int, group_batches: int, *, returns: bool) -> int:
+        """Bytes of so many groups of batches and the consumer's, and of the threads that make them.
+
+        Large blocks may be returned to the system when they are freed.
+        """
         copies = 2 if group_batches > 1 else 1  # batches of a group, which has memory of its own
-        makers = min(groups, self.threads) * (self.maker + group_batches * kept)
-        return (groups + 1) * group_batches * copies * self.batch + makers
+        kept = group_batches * self.kept
+        of_thread = min(kept, group_batches * self.held + _SMALL_BLOCKS) if returns else kept
+        return (groups + 1) * group_batches * copies * self.batch + min(groups, self.threads) * of_thread
 
     @property
     def least(self) -> int:
         """Bytes of the batch that is made, and the consumer's."""
-        return self.taken(1, 1)
+        return self.taken(1, 1, returns=True)
 
     @property
     def best(self) -> int:
         """Bytes of as many groups as threads work on, and those that wait for the consumer."""
         groups = self.threads + READY_GROUPS
-        return max(self.taken(groups, self.group_batches), self.taken(groups, 1, self.kept))
+        return max(self.taken(groups, self.group_batches, returns=True), self.taken(groups, 1, returns=False))
 
     def within(self, room: int) -> tuple[int, int, bool]:
         """Groups, and batches of a group, that so many bytes hold; one of one always.
 
-        Also whether readings that allocate much may be called for whole groups, not for few samples at a time.
+        Also whether large blocks are to be returned to the system when they are freed.
         """
-        whole_groups = self.taken(self.threads + READY_GROUPS, 1, self.kept) <= room
-        kept = self.kept if whole_groups else 0
-        counts = range(self.threads + READY_GROUPS, 1, -1)
-        groups = next((count for count in counts if self.taken(count, 1, kept) <= room), 1)
-        sizes = range(self.group_batches, 1, -1)
-        return groups, next((size for size in sizes if self.taken(groups, size, kept) <= room), 1), whole_groups
+        counts, sizes = range(self.threads + READY_GROUPS, 1, -1), range(self.group_batches, 1, -1)
+        returns = self.taken(counts.start, 1, returns=False) > room
+        groups = next((count for count in counts if self.taken(count, 1, returns=returns) <= room), 1)
+        size = next((size for size in sizes if self.taken(groups, size, returns=returns) <= room), 1)
+        return groups, size, returns and size * self.held + _SMALL_BLOCKS < size * self.kept
+
+
+@dataclass(frozen=True)
+class SampleBytes:
+    """Bytes per sample of a batch."""
+
+    rows: int  # as stored
+    tensors: int = 0  # of the batch that is delivered, and what map= got if it returns others
+    loose: int = 0  # of the tensors that the reading allocates itself
+    retained: int = 0  # that a thread keeps of these
+    map_result: int = 0  # of what map= allocates for the batch that it returns
+    map_peak: int = 0  # most that map= allocates at once, its result included
+
+    def batches(self, samples: int, threads: int, most: int) -> BatchBytes:
+        """Batches of so many samples on this rank."""
+        return BatchBytes(
+            samples * (self.rows + self.tensors),
+            samples * (self.retained + RETAINED * self.map_peak),
+            samples * (_INTERMEDIATE * self.loose + self.map_peak - self.map_result),
+            threads,
+            most,
+        )
+
+
+def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> tuple[int, int]:
+    """Bytes of tensors that are neither in recycled memory nor in these arrays, and what a thread keeps of them."""
+    spans = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in arrays]
+    loose = [
+        tensor
+        for tensor in tensors
+        if not recycled(tensor.data_ptr()) and not any(start <= tensor.data_ptr() < stop for start, stop in spans)
+    ]
+    times = [RETAINED if tensor.untyped_storage().resizable() else _RETAINED_BY_NUMPY for tensor in loose]
+    sizes = [tensor.nbytes for tensor in loose]
+    return sum(sizes), sum(map(mul, times, sizes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,17 +194,10 @@ def memory_estimate(
     **others: Any,
 ) -> MemoryEstimate:
     """What one of ``world`` ranks needs for such samples; bytes of tables are in addition to those of ``limits``."""
-    own = -(-batch_size // world)
     return MemoryEstimate(
         chunks=chunks,
         pool_chunks=chunks if limits.chunks is None else limits.chunks,
-        batches=BatchBytes(
-            sample.batch(own),
-            sample.maker(own),
-            threads,
-            own * sample.retained if sample.slab else 0,
-            GROUP_BATCHES if parts == 1 else 1,
-        ),
+        batches=sample.batches(-(-batch_size // world), threads, GROUP_BATCHES if parts == 1 else 1),
         tables=limits.table_bytes + tables + 5 * 8 * limits.samples + 8 * limits.weights,
         opening=limits.table_bytes + opening,
         decoding=decoding + threads * THREAD_BYTES,

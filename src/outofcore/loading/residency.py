@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.batch_memory import Recyclers
 from outofcore.loading.gather import BatchBuffer, gather
 from outofcore.loading.memory import BatchBytes, MemoryEstimate, piece_chunks
 from outofcore.loading.split import Split
@@ -27,6 +26,7 @@ from outofcore.settings.hardware import usable_memory
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.bulk import read_chunks
+from outofcore.system.recycling import Recyclers
 
 Work = Callable[[], None]
 

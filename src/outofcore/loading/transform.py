@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from outofcore.checks import refuse, shown
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
-from outofcore.loading.batch_memory import AllocatedBytes
 
 Function = Callable[[Batch], Batch]
+
+_UNTRACED = 16 << 10  # bytes of Python's own objects while a function is measured
 
 
 class Transform:
@@ -76,3 +80,41 @@ def _bits(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What equal tensors share, also those with NaN."""
     plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
     return tensor.dtype, tensor.shape, plain.numpy().tobytes()
+
+
+class AllocatedBytes(TorchFunctionMode):
+    """Measures the most bytes that a function allocates at once with torch and NumPy; ``arguments`` are its own."""
+
+    def __init__(self, arguments: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._arguments = {tensor.untyped_storage().data_ptr() for tensor in arguments}
+        self._tensors: list[weakref.ref[torch.Tensor]] = []
+        self._most = 0
+        self._traces = not tracemalloc.is_tracing()  # else somebody else's peak would be lost
+        self.bytes = 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+                self._tensors.append(weakref.ref(tensor))
+        alive = [tensor for reference in self._tensors if (tensor := reference()) is not None]
+        storages = {storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in alive)}
+        self._most = max(self._most, sum(size for place, size in storages.items() if place not in self._arguments))
+        return result
+
+    def __enter__(self) -> Self:
+        if self._traces:
+            tracemalloc.start()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        traced = 0
+        if self._traces:
+            traced = max(0, tracemalloc.get_traced_memory()[1] - _UNTRACED)
+            tracemalloc.stop()
+        self.bytes = self._most + traced

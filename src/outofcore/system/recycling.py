@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -100,3 +100,7 @@ class _Lease:
     def __del__(self) -> None:
         _in_use.pop(self._address, None)
         self._spare.append(self._memory)
+
+
+Recyclers = defaultdict[str, Recycler]
+"""Memory of batches by field, which splits that are read together share."""
