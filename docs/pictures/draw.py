@@ -17,7 +17,7 @@ import outofcore
 from outofcore.domains.chess.codes import PIECES
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.registry import get_domain
-from outofcore.order.plain import LANES, PlainSampler
+from outofcore.order.plain import LANES, PlainSampler, Shuffle
 from outofcore.order.windows import Windows
 
 GAME = """\
@@ -112,7 +112,7 @@ def epoch(folder: Path) -> str:
 
 
 def _epoch() -> Iterator[str]:
-    order = PlainSampler(Windows(BLOCKS * LANES), LANES, 0, shuffle="blocks", pool_blocks=POOL).epoch(0)
+    order = PlainSampler(Windows(BLOCKS * LANES), LANES, 0, Shuffle(pool_blocks=POOL)).epoch(0)
     bold, small, wide = 'font-weight="600"', 'font-size="12"', 960 / BLOCKS
 
     def color(sample: int) -> str:

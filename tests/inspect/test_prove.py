@@ -21,7 +21,7 @@ import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import StateError
 from outofcore.inspect.prove import prove
-from outofcore.order.steps import Steps
+from outofcore.order.batching import Steps
 from outofcore.store.reader import open_store
 from outofcore.training.arithmetic import PORTABLE
 from outofcore.training.loaders import training_batches

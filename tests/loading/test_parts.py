@@ -13,7 +13,7 @@ import torch
 from outofcore.errors import BudgetError, StateError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.order.batching import take_turns
+from outofcore.order.batching import Batching, StepOrder
 from outofcore.order.plain import Shuffle
 from tests.loading.conftest import MakeStore
 
@@ -51,14 +51,18 @@ def test_each_batch_comes_from_one_part_and_each_row_once(make_store: MakeStore,
 
 
 def test_turns() -> None:
-    by_turn = take_turns([3, 1, 5], "turn", 0, 0).tolist()
+    def parts(positions: list[int], turns: str, epoch: int = 0) -> list[int]:
+        batching = Batching(size=1, last="keep", rank=0, world=1)
+        return StepOrder(positions, batching, turns, 0).of_epoch(epoch)[0].tolist()
+
+    by_turn = parts([3, 1, 5], "turn")
     assert sorted(by_turn[:3]) == [0, 1, 2]
     assert sorted(by_turn[3:5]) == sorted(by_turn[5:7]) == [0, 2]
     assert by_turn[7:] == [2, 2]
-    by_size = take_turns([3000, 1000], "size", 0, 0)
+    by_size = parts([3000, 1000], "size")
     assert np.bincount(by_size).tolist() == [3000, 1000]
     assert abs(np.mean(by_size[:1000]) - 0.25) < 0.05
-    assert take_turns([3, 1, 5], "size", 0, 0).tolist() != take_turns([3, 1, 5], "size", 0, 1).tolist()
+    assert parts([3, 1, 5], "size") != parts([3, 1, 5], "size", 1)
 
 
 @pytest.mark.parametrize("turns", ["size", "turn"])

@@ -161,9 +161,9 @@ def test_a_state_of_other_stores_is_refused(months: list[Path]) -> None:
             opened(other).load_state_dict(state)
         assert "\n" not in str(refused.value)
         assert len(str(refused.value)) < 300
-    with pytest.raises(StateError, match=r"as number 5 of 6.*as number 5 of 6"):
+    with pytest.raises(StateError, match=r"another store\.5: expected \"\w+\", the state has \"\w+\""):
         opened([*months[:4], months[5], months[4]]).load_state_dict(state)
-    with pytest.raises(StateError, match=r"another store: expected 'only 5', the state has '.{12} as number 6 of 6'"):
+    with pytest.raises(StateError, match=r"another store\.6: expected none, the state has \"\w+\""):
         opened(months[:-1]).load_state_dict(state)
 
 

@@ -22,9 +22,8 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.order.balanced import Balanced
 from outofcore.order.mixture import Mixture
-from outofcore.order.plain import PlainSampler, Shuffle
+from outofcore.order.plain import Shuffle
 from outofcore.order.weighted import Weighted
-from outofcore.order.windows import Windows, touched
 from tests.loading.conftest import (
     WINDOWS,
     MakeStore,
@@ -38,7 +37,6 @@ from tests.loading.conftest import (
     together,
     windows_read,
 )
-from tests.order.test_plain import CHUNK_ROWS, SHAPES
 
 LENGTHS = [[300, 1, 64, 80, 35, 700, 200, 20, 90], [90, 35, 400, 90, 0, 90], [0], [64, 64, 1, 900, 64]]
 FIRST = [0, *np.cumsum([sum(lengths) for lengths in LENGTHS]).tolist()]
@@ -281,36 +279,6 @@ def test_only_chunks_of_selected_rows_are_read_and_held(make_store: MakeStore) -
     assert need.stats.bytes_read == read
     with pytest.raises(BudgetError):
         opened(path, where=None, residency="ram", memory="2MiB", tensors=None)
-
-
-@settings(deadline=None, max_examples=80)
-@given(
-    st.lists(st.tuples(st.integers(0, 200), st.integers(1, 300)), min_size=1, max_size=60),
-    st.sampled_from(sorted(SHAPES)),
-    st.sampled_from([True, False]),
-    st.booleans(),
-    st.integers(1, 5),
-    st.sampled_from([None, 16, 100]),
-)
-def test_no_pool_touches_more_chunks_than_are_said(
-    pieces: list[tuple[int, int]], shape: str, shuffle: bool, phase: bool, pool_blocks: int, block_rows: int | None
-) -> None:
-    gaps, lengths = np.array(pieces).T
-    starts = np.cumsum(gaps + lengths) - lengths
-    rows, window = int(starts[-1] + lengths[-1]), SHAPES[shape]
-    windows = Windows(
-        rows, window, phase=phase, runs=(starts, lengths), sequences=lambda: (starts, lengths), origins=np.zeros(1, int)
-    )
-    cut: Any = {"shuffle": shuffle, "pool_blocks": pool_blocks, "block_rows": block_rows}
-    plain = PlainSampler(windows, CHUNK_ROWS, 0, **cut)
-    chunks = np.zeros(-(-rows // CHUNK_ROWS), np.int64)
-    for number in range(3):
-        epoch = plain.epoch(number)
-        for pool in range(epoch.pools):
-            first = windows.first_rows(epoch.samples(pool), windows.phase_of(0, number))
-            needed = touched(first, windows.length, CHUNK_ROWS, chunks)
-            assert len(needed) <= plain.pool_chunks(1)
-            assert set(needed.tolist()) <= set(windows.chunks(CHUNK_ROWS).tolist())
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,9 @@ def test_shares_are_exact_however_many_rows(rows: int) -> None:
     chunks = [-(-size // chunk_rows) for size in sizes]
     sources = weigh(weights, dict.fromkeys(weights, 1))
     pool_blocks = 64 if rows < 2**40 else 4
-    sampler = MixtureSampler(Windows(sum(sizes)), sources, windows, chunks, chunk_rows, "first", 3, pool_blocks, None)
+    sampler = MixtureSampler(
+        Mixture(weights, pool_blocks=pool_blocks), Windows(sum(sizes)), sources, windows, chunks, chunk_rows, 3
+    )
     firsts, size = np.cumsum([0, *sizes]), sampler.pool_positions
     assert sampler.positions == pytest.approx(9 * rows / 5, rel=1e-4)
     pools = -(-sampler.positions // size)

@@ -20,7 +20,7 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.order.mixture import Mixture
 from outofcore.order.packs import STRETCH
-from outofcore.order.plain import PlainSampler, Shuffle
+from outofcore.order.plain import InOrder, PlainSampler, Shuffle
 from outofcore.order.weighted import Weighted
 from outofcore.order.windows import Window, Windows
 from tests.loading.conftest import MakeStore, opened_once, stopped_anywhere
@@ -99,8 +99,8 @@ def test_no_pool_touches_more_chunks_than_are_said(
 ) -> None:
     windows = windows_of(lengths, length)
     assert windows.packs is not None
-    cut: Any = {"shuffle": shuffle, "pool_blocks": pool_blocks, "block_rows": block_rows}
-    plain = PlainSampler(windows, CHUNK_ROWS, 0, **cut)
+    sampling = (Shuffle if shuffle else InOrder)(pool_blocks=pool_blocks, block_rows=block_rows)
+    plain = PlainSampler(windows, CHUNK_ROWS, 0, sampling)
     for number in range(3):
         epoch, seen = plain.epoch(number), []
         for pool in range(epoch.pools):

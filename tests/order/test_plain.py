@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.loading.rows import Rows
-from outofcore.order.plain import PlainSampler
+from outofcore.order.plain import InOrder, PlainSampler, Shuffle
 from outofcore.order.windows import Window, Windows, touched
 from tests.loading.conftest import Unread
 
@@ -20,33 +20,6 @@ CHUNK_ROWS = 32
 def numbered(lengths: list[int]) -> Rows:
     fields: Any = [{"x": Unread(length, CHUNK_ROWS)} for length in lengths]
     return Rows(fields)
-
-
-@settings(deadline=None, max_examples=80)
-@given(
-    st.integers(1, 4000),
-    st.sampled_from([None, ("pack", 7, 3), ("pack", 33, 33), ("pack", 5, 11), ("reach", 40, 1)]),
-    st.booleans(),
-    st.integers(1, 5),
-    st.sampled_from([None, 16, 64, 100]),
-)
-def test_no_pool_touches_more_chunks_than_are_said(
-    rows: int, shape: tuple[Any, int, int] | None, phase: bool, pool_blocks: int, block_rows: int | None
-) -> None:
-    window = Window(mode=shape[0], length=shape[1], stride=shape[2]) if shape else None
-    windows = Windows(rows, window, phase=phase and window is not None and window.mode == "pack", sequences=_none)
-    plain = PlainSampler(windows, CHUNK_ROWS, 0, shuffle=True, pool_blocks=pool_blocks, block_rows=block_rows)
-    chunks = -(-rows // CHUNK_ROWS)
-    for number in range(3):
-        epoch = plain.epoch(number)
-        for pool in range(epoch.pools):
-            first = windows.first_rows(epoch.samples(pool), windows.phase_of(0, number))
-            needed = len(touched(first, windows.length, CHUNK_ROWS, np.zeros(chunks, np.int64)))
-            assert needed <= plain.pool_chunks(1)
-
-
-def _none() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    raise AssertionError
 
 
 LENGTHS = np.random.default_rng(0).integers(1, 300, 200)
@@ -67,7 +40,7 @@ def test_the_chunks_that_are_said_are_enough_and_not_many_more(
 ) -> None:
     ends = np.cumsum(LENGTHS)
     windows = Windows(int(ends[-1]), SHAPES[shape], phase=phase, sequences=lambda: (ends - LENGTHS, LENGTHS))
-    plain = PlainSampler(windows, CHUNK_ROWS, 0, shuffle=True, pool_blocks=32)
+    plain = PlainSampler(windows, CHUNK_ROWS, 0, Shuffle(pool_blocks=32))
     chunks = -(-windows.rows // CHUNK_ROWS)
     needed = 0
     for number in range(8):
@@ -94,7 +67,8 @@ def test_of_several_stores_no_pool_touches_more_chunks_than_are_said(
     rows, window = numbered(lengths), SHAPES[shape]
     runs = rows.origins, rows.lengths
     windows = Windows(len(rows), window, phase=phase, runs=runs, sequences=lambda: runs)
-    plain = PlainSampler(windows, CHUNK_ROWS, 0, shuffle=shuffle, pool_blocks=pool_blocks, block_rows=block_rows)
+    sampling = (Shuffle if shuffle else InOrder)(pool_blocks=pool_blocks, block_rows=block_rows)
+    plain = PlainSampler(windows, CHUNK_ROWS, 0, sampling)
     for number in range(3):
         epoch = plain.epoch(number)
         for pool in range(epoch.pools):
@@ -107,7 +81,7 @@ def test_blocks_of_several_stores_are_whole_chunks() -> None:
     """Twelve stores that end in the middle of a chunk: a pool reads no more chunks than one of a single store."""
     rows = numbered([40 * CHUNK_ROWS + 7 * number for number in range(12)])
     windows = Windows(len(rows), runs=(rows.origins, rows.lengths))
-    plain = PlainSampler(windows, CHUNK_ROWS, 0, shuffle=True, pool_blocks=64)
+    plain = PlainSampler(windows, CHUNK_ROWS, 0, Shuffle(pool_blocks=64))
     assert plain.pool_chunks(1) == 64
 
 
@@ -117,7 +91,7 @@ def test_a_trillion_rows_are_ordered_in_seconds(rows: int, window: Window | None
     """In chunks of half a megabyte or more, as such a store has them; the table takes a few bytes per chunk."""
     chunk_rows = 1 << 20
     windows = Windows(rows, window)
-    plain = PlainSampler(windows, chunk_rows, 0, shuffle=True, pool_blocks=64)
+    plain = PlainSampler(windows, chunk_rows, 0, Shuffle(pool_blocks=64))
     assert plain.table_bytes < 80 * rows // chunk_rows + 1000
     assert plain.pool_chunks(1) <= 64 * 5
     epoch = plain.epoch(3)

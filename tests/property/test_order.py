@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.order.plain import EpochOrder, PlainSampler, Shuffle
-from outofcore.order.windows import Window, Windows
+from outofcore.order.plain import EpochOrder, InOrder, PlainSampler, Pools, Shuffle
+from outofcore.order.windows import Window, Windows, touched
 from tests.property import order_oracle
 
-SHUFFLES: st.SearchStrategy[Shuffle] = st.sampled_from(["blocks", True, "full", False])
+SAMPLINGS: st.SearchStrategy[Pools] = st.sampled_from([Shuffle(), Shuffle(full=True), InOrder()])
 
 
 @dataclass(frozen=True)
@@ -27,31 +28,20 @@ class Layout:
     block_chunks: int
     pool_blocks: int
     lanes: int
-    shuffle: Shuffle
+    sampling: Pools
 
     def sampler(self, seed: int) -> PlainSampler:
-        return PlainSampler(
-            self.windows,
-            self.chunk_rows,
-            seed,
-            shuffle=self.shuffle,
-            pool_blocks=self.pool_blocks,
-            block_rows=self.block_chunks * self.chunk_rows,
-            lanes=self.lanes,
-        )
+        cut = {"block_rows": self.block_chunks * self.chunk_rows, "pool_blocks": self.pool_blocks, "lanes": self.lanes}
+        return PlainSampler(self.windows, self.chunk_rows, seed, replace(self.sampling, **cut))
 
     def expected(self, seed: int, number: int) -> list[int]:
-        cut = self.chunk_rows, self.block_chunks, self.pool_blocks, self.lanes, self.shuffle
+        cut = self.chunk_rows, self.block_chunks, self.pool_blocks, self.lanes, self.sampling.by
         return order_oracle.epoch(self.begin, *cut, seed, number)
-
-    @property
-    def mixed(self) -> bool:
-        return self.shuffle in ("blocks", True)
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Layout:
-    """Rows or windows of runs of rows, as of several stores, sequences, or a selection of these."""
+def layouts(draw: st.DrawFn, selection: bool = False) -> Layout:
+    """Rows or windows of runs of rows, as of several stores or sequences; or of a selection, some with a phase."""
     runs = draw(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 500)), min_size=1, max_size=9))
     ends = list(accumulate(gap + length for gap, length in runs))
     pairs = [(end - length, length) for end, (_, length) in zip(ends, runs, strict=True)]
@@ -62,7 +52,10 @@ def layouts(draw: st.DrawFn) -> Layout:
     begin = [row for start, count in pairs for row in range(start, start + count)]
     if mode in ("pack", "never"):
         begin = [row for start, count in pairs for row in range(start, start + count - length + 1, stride)]
-    windows = Windows(int(lengths.sum()), window, runs=(starts, lengths), sequences=lambda: (starts, lengths))
+    of_selection: Any = {"origins": np.zeros(1, np.int64), "phase": draw(st.booleans())} if selection else {}
+    windows = Windows(
+        int(lengths.sum()), window, runs=(starts, lengths), sequences=lambda: (starts, lengths), **of_selection
+    )
     return Layout(
         windows,
         begin,
@@ -70,12 +63,12 @@ def layouts(draw: st.DrawFn) -> Layout:
         block_chunks=draw(st.integers(1, 8)),
         pool_blocks=draw(st.one_of(st.integers(1, 9), st.sampled_from([16, 32, 64]))),
         lanes=draw(st.sampled_from([16, 16, 16, 1, 3, 24, 64])),
-        shuffle=draw(SHUFFLES),
+        sampling=draw(SAMPLINGS),
     )
 
 
 def rows(count: int, chunk_rows: int, block_chunks: int, pool_blocks: int, lanes: int = 16) -> Layout:
-    return Layout(Windows(count), list(range(count)), chunk_rows, block_chunks, pool_blocks, lanes, "blocks")
+    return Layout(Windows(count), list(range(count)), chunk_rows, block_chunks, pool_blocks, lanes, Shuffle())
 
 
 def whole_epoch(epoch: EpochOrder) -> list[int]:
@@ -116,7 +109,7 @@ def test_position_to_pool_and_sample(layout: Layout, number: int, data: st.DataO
 @settings(deadline=None, max_examples=100)
 @given(layouts(), st.integers(0, 20))
 def test_pools_have_equal_numbers_of_blocks_and_share_no_chunk(layout: Layout, number: int) -> None:
-    if not layout.mixed:
+    if layout.sampling.by != "blocks":
         return
     epoch, seen = layout.sampler(1).epoch(number), set[int]()
     counts = [len(epoch.pool_blocks(pool)[0]) for pool in range(epoch.pools)]
@@ -135,6 +128,21 @@ def test_no_pool_of_a_rank_has_more_samples_than_are_said(layout: Layout, number
     epoch = sampler.epoch(number)
     sizes = [len(epoch.samples(pool, rank, world)) for pool in range(epoch.pools) for rank in range(world)]
     assert max(sizes, default=0) <= sampler.pool_samples(world)
+
+
+@settings(deadline=None, max_examples=150)
+@given(layouts(selection=True), st.sampled_from([1, 4, 16]))
+def test_no_pool_of_a_rank_touches_more_chunks_than_are_said(layout: Layout, ranks: int) -> None:
+    sampler, windows, world = layout.sampler(0), layout.windows, math.gcd(ranks, layout.lanes)
+    chunk_origins = np.zeros(windows.span // layout.chunk_rows + 1, np.int64)
+    for number in range(3):
+        epoch, phase = sampler.epoch(number), windows.phase_of(0, number)
+        for pool in range(epoch.pools):
+            for rank in range(world):
+                first_rows = windows.first_rows(epoch.samples(pool, rank, world), phase)
+                chunks = touched(first_rows, windows.length, layout.chunk_rows, chunk_origins)
+                assert len(chunks) <= sampler.pool_chunks(world)
+                assert set(chunks.tolist()) <= set(windows.chunks(layout.chunk_rows).tolist())
 
 
 def test_ranks_read_chunks_of_their_own() -> None:

@@ -24,7 +24,7 @@ from outofcore.errors import OutOfCoreError, ParamsError, StateError, StoreError
 from outofcore.inspect.diff import rejects_of
 from outofcore.inspect.store import flat_params
 from outofcore.models import load_model
-from outofcore.order.steps import Steps
+from outofcore.order.batching import Steps
 from outofcore.params import load_params, raw_settings
 from outofcore.project.code import training_code
 from outofcore.raw.files import find_files

@@ -1,16 +1,19 @@
-"""Stores, readings, budgets and devices as arguments name them; a wrong one is named in a one-line error."""
+"""Stores, readings, budgets, devices and ranks as arguments name them; a wrong one is named in a one-line error."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed
 
-from outofcore.checks import refuse, shown, word
+from outofcore.checks import refuse, shown, whole, word
 from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
+from outofcore.order.batching import Batching, Last
 from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.opening import open_data
@@ -52,6 +55,14 @@ _ELSEWHERE = {
     "weights": "write shuffle=outofcore.Mixture({value})",
     "workers": "a loader has threads of its own, of which threads= sets the number",
 }
+
+# Number of ranks and own rank, as torchrun and accelerate, Open MPI, and SLURM's srun set them for each process.
+_LAUNCHED = (
+    ("WORLD_SIZE", "RANK"),
+    ("WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
 
 
 def refuse_unknown(where: str, known: Sequence[str], arguments: Mapping[str, object], domains: Sequence[str]) -> None:
@@ -120,3 +131,26 @@ def named_device(device: object) -> torch.device | None:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
         refuse("device", expected, str(device), error)
+
+
+def batching_of(size: int, last: Last, rank: int | None, world: int | None) -> Batching:
+    """The batches of a rank; by default of this process among those of ``torch.distributed``."""
+    if (rank is None) != (world is None):
+        raise ParamsError(f"rank and world_size go together, got rank {rank} of {world}")
+    if rank is None or world is None:
+        here = torch.distributed.is_available() and torch.distributed.is_initialized()
+        started = next((os.environ[size] for size, own in _LAUNCHED if {size, own} <= os.environ.keys()), "1")
+        if not here and started != "1":
+            raise ParamsError(
+                f"expected torch.distributed to be initialised before the loader is opened, got one of {started} ranks "
+                "without it, and each would read all samples; initialise it first, or give rank and world_size"
+            )
+        rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
+    rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
+    if rank >= world:
+        raise ParamsError(f"ranks count from 0 and are fewer than world_size, got rank {rank} of {world}")
+    if size < world:
+        raise ParamsError(
+            f"batch_size counts over all ranks and must be at least one sample for each, got {size} on {world} ranks"
+        )
+    return Batching(size=size, last=last, rank=rank, world=world)

@@ -20,12 +20,10 @@ from outofcore.checks import shown, whole
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.epoch import Group, SplitReader
-from outofcore.loading.mixing import mixing_of
-from outofcore.loading.origins import Appearance, Origin, origins_of, rows_of, samples_with
+from outofcore.loading.origins import Appearance, Origin, mixing_of, origins_of, rows_of, samples_with
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
-from outofcore.order.batching import Batching, epoch_turns, turns_left
-from outofcore.order.steps import Steps
+from outofcore.order.batching import StepOrder, Steps
 from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
 
@@ -81,9 +79,8 @@ class Loader(IterableDataset[Batch]):
     def __init__(
         self,
         readers: Sequence[SplitReader],  # one per part
-        batching: Batching,
+        steps: StepOrder,
         *,
-        turns: str,
         seed: int,
         stream: DeviceStream,
         threads: int,  # that decode, and as many that make batches
@@ -96,8 +93,7 @@ class Loader(IterableDataset[Batch]):
         self.notes = tuple(notes)
         self._epoch = 0
         self.stats = Stats()
-        self._batching = batching
-        self._turns = turns
+        self._steps, self._batching = steps, steps.batching
         self._seed = seed
         self._stream = stream
         self._threads, self._returns, self._skip = threads, returns, skip
@@ -105,7 +101,7 @@ class Loader(IterableDataset[Batch]):
         self._layout = self.readers[0].describe()
         if len(readers) > 1:
             several = {reader.split.part: reader.describe() for reader in readers}
-            self._layout = {**several, "batch_size": batching.size, "turns": turns}
+            self._layout = {**several, "batch_size": steps.batching.size, "turns": steps.turns}
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False
         self._iteration: object = None  # the one that may deliver batches
@@ -117,7 +113,7 @@ class Loader(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Batches per epoch, those of ``skip`` included."""
-        return sum(self._batching.batches(0, reader.sampler.positions) for reader in self.readers)
+        return sum(self._batching.batches(0, positions) for positions in self._steps.positions)
 
     def __getitem__(self, index: object) -> Batch:
         """Raise TypeError: batches come in the order of an epoch."""
@@ -139,7 +135,7 @@ class Loader(IterableDataset[Batch]):
     @property
     def samples(self) -> int:
         """Samples per epoch, over all ranks."""
-        return sum(self._positions)
+        return self._steps.samples
 
     def __enter__(self) -> Self:
         return self
@@ -179,12 +175,12 @@ class Loader(IterableDataset[Batch]):
     @property
     def step(self) -> int:
         """The last step of which all samples were received, from epoch 0 on: the same on any number of ranks."""
-        return self._steps_before(self.epoch, self._received)
+        return self._steps.before(self.epoch, self._received)
 
     @property
     def epoch_steps(self) -> int:
         """Steps of an epoch, on any number of ranks: more than batches where the last samples are fewer than these."""
-        return sum(map(self._batching.steps, self._positions))
+        return self._steps.steps
 
     def set_epoch(self, epoch: int) -> None:
         """Start the next iteration at the beginning of this epoch; one that has begun ends."""
@@ -192,11 +188,9 @@ class Loader(IterableDataset[Batch]):
 
     def state_dict(self) -> dict[str, Any]:
         """The consumer's position, and the steps before it that ``skip`` left out; valid after any batch."""
-        skipped = self._skipped(self.epoch, self._received)
-        return self._state() | ({"skip": skipped} if skipped else {})
+        return self._state_at(self.epoch, self._received)
 
-    def _state(self) -> dict[str, Any]:
-        """The same without the steps that were left out."""
+    def _state_at(self, epoch: int, received: int) -> dict[str, Any]:
         first = self.readers[0].split
         digests = [store.digest for store in first.stores]
         return {
@@ -206,8 +200,9 @@ class Loader(IterableDataset[Batch]):
             "part": ",".join(reader.split.part for reader in self.readers),
             "seed": self._seed,
             "layout": dict(self._layout),
-            "epoch": self.epoch,
-            "received": self._received,
+            "epoch": epoch,
+            "received": received,
+            **self._skipped(epoch, received),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -222,20 +217,14 @@ class Loader(IterableDataset[Batch]):
             If the state is malformed, or belongs to another store, split, seed or layout, or other steps before it were
             left out.
         """
-        plain = isinstance(state, Mapping)
-        _check({name: value for name, value in state.items() if name != "skip"} if plain else state, self._state())
-        epoch = _count(state, "epoch", _MOST_EPOCHS)
-        received = _count(state, "received", self.samples)
-        starts, turns = self._rest(epoch, received)
-        skipped, step = self._skipped(epoch, received), self._steps_before(epoch, received)
-        between = self._skip and len(self.readers) == 1 and received < self.samples and received % self._batching.size
-        if between or _plain(skipped) != _plain(state.get("skip", {})):
-            raise StateError(
-                f"the saved state left out {shown(state.get('skip', {}))} up to step {step:,}, this loader "
-                f"{shown(skipped)}: give the same skip, and batch_size, or begin without it"
-            )
-        left = len(turns) or self._batching.batches(starts[0], self.readers[0].sampler.positions)
-        if all(number in self._skip for number in islice(self._numbers(epoch, received), left)):
+        if not isinstance(state, Mapping):
+            raise StateError(f"expected a loader's state, got {shown(state)}")
+        epoch, received = (_count(state, name, _MOST_EPOCHS) for name in ("epoch", "received"))
+        _check({**state, "epoch": epoch, "received": received}, self._state_at(epoch, received))
+        _count(state, "received", self.samples)
+        starts, turns = self._steps.rest(epoch, received)
+        left = len(turns) or self._batching.batches(starts[0], self.samples)
+        if all(number in self._skip for number in islice(self._steps.numbers(epoch, received), left)):
             if self._batching.last == "keep" and not left and received < self.samples:
                 counts = self.samples - received, self.samples, epoch, self._batching.world
                 _log.warning("the last %d of %d samples of epoch %d are left out: fewer than the %d ranks", *counts)
@@ -294,8 +283,11 @@ class Loader(IterableDataset[Batch]):
         ParamsError
             If the loader has no batch, or a number is out of range.
         """
-        epoch, received = self._place_of(epoch, step)
-        starts, turns = self._rest(epoch, received)
+        if not len(self):
+            raise ParamsError("this loader has no batch, so no step")
+        later, step = divmod(whole("step", step, 1) - 1, self.epoch_steps)
+        epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + later
+        starts, turns = self._steps.rest(epoch, self._steps.received_before(epoch, step))
         part = int(turns[0]) if len(turns) else 0
         reader, first = self.readers[part], list[Ints]()
         begin, stop = next(self._batching.spans(starts[part], reader.sampler.positions))
@@ -324,7 +316,7 @@ class Loader(IterableDataset[Batch]):
         ranges = [rows_of(reader.split, record) for reader in self.readers]
         steps = list[Appearance]()
         for epoch in range(whole("epochs", epochs, 1)):
-            turns, counts = self._turns_of(epoch)[0] if len(self.readers) > 1 else None, Counter[int]()
+            turns, counts = self._steps.of_epoch(epoch)[0] if len(self.readers) > 1 else None, Counter[int]()
             for part, reader in enumerate(self.readers):
                 edges = [0, *(stop for _, stop in self._batching.spans(0, reader.sampler.positions))]
                 for place, first in reader.first_rows(epoch, 0, self._batching) if ranges[part] else ():
@@ -350,56 +342,19 @@ class Loader(IterableDataset[Batch]):
             self._end()
         self._epoch, self._received, self._begun = epoch, received, False
 
-    def _rest(self, epoch: int, received: int) -> tuple[list[int], Ints]:
-        """Position in each part after ``received`` samples, and, with several, whose turn the next batches are."""
-        if len(self.readers) == 1:
-            return [received], np.empty(0, np.int64)
-        return turns_left(self._positions, self._batching, self._turns, self._seed, epoch, received)
-
-    @property
-    def _positions(self) -> list[int]:
-        """Samples of each part in an epoch."""
-        return [reader.sampler.positions for reader in self.readers]
-
-    def _steps_before(self, epoch: int, received: int) -> int:
-        """Steps before a position, from epoch 0 on."""
-        if len(self.readers) == 1:
-            return epoch * self.epoch_steps + min(-(-received // self._batching.size), self.epoch_steps)
-        return epoch * self.epoch_steps + int(np.searchsorted(self._turns_of(epoch)[1], received, "right")) - 1
-
-    def _numbers(self, epoch: int, received: int) -> Iterator[int]:
-        """The numbers of the steps whose batches follow a position."""
-        if len(self.readers) == 1:
-            return count(self._steps_before(epoch, received) + 1)
-        ends = self._turns_of(epoch)[1]
-        batches = np.flatnonzero((ends[:-1] >= received) & (ends[:-1] < ends[1:]))
-        return iter((epoch * self.epoch_steps + batches + 1).tolist())
-
     def _skipped(self, epoch: int, received: int) -> dict[str, Any]:
-        """The steps before a position that are left out."""
-        steps = self._skip.until(self._steps_before(epoch, received)) if self._skip else []
-        return {"batch_size": self._batching.size, "steps": steps} if steps else {}
-
-    def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
-        """The epoch of a step that is counted from another one on, and the samples of all parts before its batch."""
-        if not len(self):
-            raise ParamsError("this loader has no batch, so no step")
-        more, batch = divmod(whole("step", step, 1) - 1, self.epoch_steps)
-        epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + more
-        if len(self.readers) == 1:
-            begin, end = (self._batching.step_start(number, self.samples) for number in (batch, batch + 1))
-            return epoch, begin if begin < end else self._batching.step_start(batch - 1, end)
-        turns, ends = self._turns_of(epoch)
-        if ends[batch] == ends[batch + 1]:
-            batch = np.flatnonzero(turns[:batch] == turns[batch])[-1]
-        return epoch, int(ends[batch])
-
-    def _turns_of(self, epoch: int) -> tuple[Ints, Ints]:
-        """The part of each step of an epoch, and how many samples of all parts come before each, and in all."""
-        return epoch_turns(self._positions, self._batching, self._turns, self._seed, epoch)
+        """Of a state: the steps before a position that are left out, if any are."""
+        if not self._skip:
+            return {}
+        steps, size = self._skip.until(self._steps.before(epoch, received)), self._batching.size
+        inside_step = len(self.readers) == 1 and received < self.samples and received % size
+        return {"skip": {"batch_size": size, "steps": steps}} if steps or inside_step else {}
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
-        before, numbers = time.perf_counter(), self._numbers(self.epoch, self._received) if self._skip else count()
+        before, numbers = (
+            time.perf_counter(),
+            self._steps.numbers(self.epoch, self._received) if self._skip else count(),
+        )
         try:
             while self._iteration is iteration:
                 if not self._ready:
@@ -449,7 +404,7 @@ class Loader(IterableDataset[Batch]):
         """Begin to read at the consumer's position."""
         self._end()
         (return_freed_memory if self._returns else keep_freed_memory)()
-        starts, turns = self._rest(self.epoch, self._received)
+        starts, turns = self._steps.rest(self.epoch, self._received)
         _loaders.add(self)
         self._reading = True
         if self._workers is None or not self._workers.working:
@@ -485,58 +440,46 @@ def _close_all() -> None:
         loader.close()
 
 
-def _check(state: object, own: Mapping[str, Any]) -> None:
-    """Raise StateError if a state is malformed, or differs from a loader's own in more than its position."""
-    if not isinstance(state, Mapping) or any(not isinstance(name, str) for name in state):
-        raise StateError(f"expected a loader's state, got {shown(state)}")
-    for what, names in (("without", own.keys() - state.keys()), ("with", state.keys() - own.keys())):
-        if names:
-            raise StateError(f"expected a loader's state, got one {what} {shown(', '.join(sorted(names)))}")
-    for name, expected in own.items():
-        other = state[name]
-        if name in ("epoch", "received") or _plain(expected) == _plain(other):
+def _check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise StateError for the first value of a state that is not the expected one."""
+    try:
+        own, other = _leaves(expected), _leaves(state)
+    except (TypeError, ValueError, RecursionError):  # not what a loader saves
+        raise StateError(f"expected a loader's state, got {shown(state)}") from None
+    for name in own | other:
+        if own.get(name) == other.get(name):
             continue
-        orders = [value["order"] for value in (expected, other) if isinstance(value, Mapping) and "order" in value]
-        if len(orders) == 2 and _plain(orders[0]) != _plain(orders[1]):
-            name, (expected, other) = "version", orders
-        if name == "version":
+        if name.startswith("skip"):
             raise StateError(
-                f"the saved state is of version {shown(other)} of the order of samples, expected version {expected}: "
-                "continue with the release that saved it, or begin without it"
+                f"the saved state left out {shown(state.get('skip', {}))} before its position, this loader "
+                f"{shown(expected.get('skip', {}))}: give the same skip, and batch_size, or begin without it"
             )
-        if name == "layout" and isinstance(other, Mapping):
-            keys = [key for key in {**expected, **other} if _plain(expected.get(key)) != _plain(other.get(key))]
-            expected, other = ({key: layout.get(key) for key in keys} for layout in (expected, other))
-        elif name == "store" and (isinstance(expected, list) or isinstance(other, list)):
-            expected, other = _first_difference(expected, other)
+        if name.rpartition(".")[2] in ("version", "order"):
+            raise StateError(
+                f"the saved state is of version {other.get(name)} of the order of samples, expected version "
+                f"{own.get(name)}: continue with the release that saved it, or begin without it"
+            )
+        what, value, saved = (shown(text, 80)[1:-1] for text in (name, own.get(name, "none"), other.get(name, "none")))
         raise StateError(
-            f"the saved state belongs to another {name}: expected {shown(expected)}, the state has {shown(other)}; "
+            f"the saved state belongs to another {what}: expected {value}, the state has {saved}; "
             "load it with what it was saved with, or begin without it"
         )
 
 
+def _leaves(value: object, name: str = "") -> dict[str, str]:
+    """JSON texts of nested values by dotted name; of lists and tuples alike, whose values count from 1."""
+    if not value or not isinstance(value, Mapping | list | tuple):
+        return {name: json.dumps(value)}
+    leaves: dict[str, str] = {}
+    for inner, inner_value in value.items() if isinstance(value, Mapping) else enumerate(value, 1):
+        leaves |= _leaves(inner_value, f"{name}.{inner}" if name else str(inner))
+    return leaves
+
+
 def _count(state: Mapping[str, Any], name: str, most: int) -> int:
+    if name not in state:
+        raise StateError(f"expected a loader's state, got one without {name}: {shown(state, 80)}")
     try:
         return whole(f"the saved state's {name}", state[name], 0, most)
     except ParamsError as error:
         raise StateError(str(error)) from None
-
-
-def _first_difference(own: object, other: object) -> tuple[str, str]:
-    """Where two lists of stores first differ; a single store is one too."""
-    lists = [[str(store) for store in (value if isinstance(value, list) else [value])] for value in (own, other)]
-    same = (place for place, (first, second) in enumerate(zip(*lists, strict=False)) if first != second)
-    place = next(same, min(map(len, lists)))
-    first, second = (
-        f"{stores[place][:12]} as number {place + 1} of {len(stores)}" if place < len(stores) else f"only {len(stores)}"
-        for stores in lists
-    )
-    return first, second
-
-
-def _plain(value: object) -> str:
-    """A text that equal values of equal types share, lists and tuples being one type; others have none in common."""
-    try:
-        return json.dumps(value, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):  # not what a loader saves
-        return f"{type(value).__name__} {id(value)}"

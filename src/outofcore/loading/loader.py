@@ -17,19 +17,17 @@ import torch
 from outofcore.checks import instance, one_of, refuse, whole, whole_or_none, word, words
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import budget_bytes, named_device, opened_sources, refuse_unknown
+from outofcore.loading.arguments import batching_of, budget_bytes, named_device, opened_sources, refuse_unknown
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import BatchBytes, measure, prove_tables, sample_bytes, smaller
-from outofcore.loading.ranks import batching_of
 from outofcore.loading.residency import ResidencyPlan, choose
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, field_names, open_split
 from outofcore.loading.transform import Transform
-from outofcore.order.batching import Batching, Last
+from outofcore.order.batching import Batching, Last, StepOrder, Steps
 from outofcore.order.plain import InOrder, Shuffle
 from outofcore.order.sampling import PoolLimits, Sampler, Sampling
-from outofcore.order.steps import Steps
 from outofcore.order.windows import Window
 from outofcore.settings.hardware import usable_cores
 from outofcore.settings.residencies import ResidencyName
@@ -238,8 +236,7 @@ def loader(
     readers = [SplitReader(*pair, seed, plan, stream, recyclers) for pair, plan in zip(pairs, plans, strict=True)]
     return Loader(
         readers,
-        batching,
-        turns=sampling.turns,
+        StepOrder([sampler.positions for _, sampler in pairs], batching, sampling.turns, seed),
         seed=seed,
         stream=stream,
         threads=threads,

@@ -1,13 +1,19 @@
-"""Batches of an epoch: cut from its positions, dealt to ranks, and taken from several parts in turn."""
+"""Batches of an epoch: cut from its positions, dealt to ranks, taken from several parts in turn, and numbered as steps.
+
+A step is a batch, counted from 1 and on through the epochs, as training prints it.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 import numpy as np
 
+from outofcore.checks import refuse, whole
 from outofcore.errors import StateError
 from outofcore.ndarrays import Ints
 from outofcore.order.permutation import key, permutation
@@ -81,41 +87,106 @@ class Batching:
         return (position - self.rank + self.world - 1) // self.world
 
 
-def take_turns(batches: Sequence[int], by: str, seed: int, epoch: int) -> Ints:
-    """The part of each batch: in proportion to size, or round robin, in an order that changes by round."""
-    parts = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
-    if by == "size":
-        return parts[permutation(len(parts), key(seed, epoch, _TURN))]
-    rounds = np.concatenate([np.arange(count, dtype=np.int64) for count in batches])
-    within = permutation(len(parts), key(seed, epoch, _TURN))
-    return parts[np.lexsort((within, rounds))]
+class StepOrder:
+    """The steps of every epoch, of one part or of several that take turns, and the samples before each.
 
-
-def epoch_turns(positions: Sequence[int], batching: Batching, by: str, seed: int, epoch: int) -> tuple[Ints, Ints]:
-    """The part of each step of an epoch, and how many samples come before each, and in all.
-
-    Repeated samples do not count; a step whose samples join those of the one before has none.
+    ``positions`` are the samples of each part in an epoch. With several parts, those of all parts count.
     """
-    turns = take_turns([batching.steps(count) for count in positions], by, seed, epoch)
-    sizes = np.empty(len(turns), np.int64)
-    for part, count in enumerate(positions):
-        steps = range(batching.steps(count) + 1)
-        sizes[turns == part] = np.diff([batching.step_start(step, count) for step in steps])
-    return turns, np.cumsum(np.append(0, sizes))
+
+    def __init__(self, positions: Sequence[int], batching: Batching, turns: str, seed: int) -> None:
+        self.positions, self.batching = tuple(positions), batching
+        self.turns, self._seed = turns, seed
+        self.samples = sum(positions)
+        self.steps = sum(map(batching.steps, positions))  # more than batches where some have fewer samples than ranks
+
+    def of_epoch(self, epoch: int) -> tuple[Ints, Ints]:
+        """The part of each step of an epoch, and how many samples come before each, and in all.
+
+        Parts come in proportion to size, or round robin in an order that changes by round. Repeated samples do not
+        count; a step whose samples join those of the one before has none.
+        """
+        counts = [self.batching.steps(positions) for positions in self.positions]
+        parts = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        order = permutation(len(parts), key(self._seed, epoch, _TURN))
+        if self.turns == "turn":
+            rounds = np.concatenate([np.arange(steps, dtype=np.int64) for steps in counts])
+            order = np.lexsort((order, rounds))
+        parts, sizes = parts[order], np.empty(len(parts), np.int64)
+        for part, positions in enumerate(self.positions):
+            starts = [self.batching.step_start(step, positions) for step in range(counts[part] + 1)]
+            sizes[parts == part] = np.diff(starts)
+        return parts, np.cumsum(np.append(0, sizes))
+
+    def rest(self, epoch: int, received: int) -> tuple[list[int], Ints]:
+        """Position in each part after ``received`` samples, and, with several, the part of each batch that follows."""
+        if len(self.positions) == 1:
+            return [received], np.empty(0, np.int64)
+        parts, ends = self.of_epoch(epoch)
+        step, sizes = int(np.searchsorted(ends, received)), np.diff(ends)
+        if step == len(ends) or ends[step] != received:
+            raise StateError(
+                f"the saved state counts {received} samples, which is between two batches of {self.batching.size}: "
+                "with several parts, resume with the batch size and number of ranks that it was saved with"
+            )
+        starts = np.bincount(parts[:step], sizes[:step], len(self.positions)).astype(np.int64).tolist()
+        return starts, parts[step:][sizes[step:] > 0]
+
+    def before(self, epoch: int, received: int) -> int:
+        """Steps before a position, from epoch 0 on."""
+        if len(self.positions) == 1:
+            return epoch * self.steps + min(-(-received // self.batching.size), self.steps)
+        return epoch * self.steps + int(np.searchsorted(self.of_epoch(epoch)[1], received, "right")) - 1
+
+    def numbers(self, epoch: int, received: int) -> Iterator[int]:
+        """The numbers of the steps whose batches follow a position."""
+        if len(self.positions) == 1:
+            return count(self.before(epoch, received) + 1)
+        ends = self.of_epoch(epoch)[1]
+        batches = np.flatnonzero((ends[:-1] >= received) & (ends[:-1] < ends[1:]))
+        return iter((epoch * self.steps + batches + 1).tolist())
+
+    def received_before(self, epoch: int, step: int) -> int:
+        """Samples of an epoch, of all parts, before the batch of its step of this number, from 0."""
+        if len(self.positions) == 1:
+            start, stop = (self.batching.step_start(number, self.samples) for number in (step, step + 1))
+            return start if start < stop else self.batching.step_start(step - 1, stop)
+        parts, ends = self.of_epoch(epoch)
+        if ends[step] == ends[step + 1]:
+            step = np.flatnonzero(parts[:step] == parts[step])[-1]
+        return int(ends[step])
 
 
-def turns_left(
-    positions: Sequence[int], batching: Batching, by: str, seed: int, epoch: int, received: int
-) -> tuple[list[int], Ints]:
-    """Position in each part after ``received`` samples of all of them, and the part of each batch that follows."""
-    turns, ends = epoch_turns(positions, batching, by, seed, epoch)
-    turn = int(np.searchsorted(ends, received))
-    sizes = np.diff(ends)
-    if turn == len(ends) or ends[turn] != received:
-        raise StateError(
-            f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
-            "with several parts, resume with the batch size and number of ranks that it was saved with"
-        )
-    batches, before = sizes[:turn], turns[:turn]
-    starts = [int(batches[before == part].sum()) for part in range(len(positions))]
-    return starts, turns[turn:][sizes[turn:] > 0]
+class Steps:
+    """Some steps and ranges of steps, of which both ends are included; raises ParamsError if they are none."""
+
+    def __init__(self, name: str, value: object) -> None:
+        if not isinstance(value, list | tuple):
+            refuse(name, "a list of steps and ranges of them, such as [340, (1000, 1020)]", value)
+        self._ranges: list[tuple[int, int]] = []
+        for item in value:
+            first, last = item if isinstance(item, list | tuple) and len(item) == 2 else (item, item)
+            if whole(name, first, 1) > whole(name, last, 1):
+                refuse(name, "a range from its first step to its last", item)
+            self._ranges.append((first, last))
+        self._ranges.sort()
+        self._firsts = [first for first, _ in self._ranges]
+        self._most = [max(last for _, last in self._ranges[: number + 1]) for number in range(len(self._ranges))]
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __contains__(self, step: int) -> bool:
+        place = bisect_right(self._firsts, step)
+        return place > 0 and step <= self._most[place - 1]
+
+    def until(self, step: int) -> list[list[int]]:
+        """The ranges up to a step, each as its first and last, apart from each other."""
+        ranges: list[list[int]] = []
+        for first, last in self._ranges:
+            if first > step:
+                break
+            if ranges and first <= ranges[-1][1] + 1:
+                ranges[-1][1] = max(ranges[-1][1], min(last, step))
+            else:
+                ranges.append([first, min(last, step)])
+        return ranges

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any, Literal, get_args
@@ -24,7 +24,7 @@ from outofcore.checks import one_of, refuse
 from outofcore.errors import ParamsError
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.order.permutation import MASK_64, key, shuffle_runs
-from outofcore.order.plain import LANES, EpochOrder, PlainSampler, Pools
+from outofcore.order.plain import EpochOrder, PlainSampler, Pools
 from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler
 from outofcore.order.windows import Windows
 from outofcore.system.compilation import njit
@@ -67,8 +67,7 @@ class Mixture(Pools):
         sources = weigh(self.weights, split.stores_of_sources)
         edges = [0, *accumulate(source.stores for source in sources)]
         windows, chunks = zip(*(split.windows_of(slice(*pair)) for pair in pairwise(edges)), strict=True)
-        layout: Any = {"pool_blocks": self.pool_blocks, "block_rows": self.block_rows, "lanes": self.lanes}
-        return MixtureSampler(split.windows, sources, windows, chunks, split.chunk_rows, self.stop, seed, **layout)
+        return MixtureSampler(self, split.windows, sources, windows, chunks, split.chunk_rows, seed)
 
 
 @dataclass(frozen=True)
@@ -122,18 +121,15 @@ class MixtureSampler(Sampler):
 
     def __init__(
         self,
+        mixture: Mixture,
         windows: Windows,
         sources: Sequence[Source],
         windows_of_sources: Sequence[Windows],
         chunks_of_sources: Sequence[int],  # that samples are in
         chunk_rows: int,
-        stop: Stop,
         seed: int,
-        pool_blocks: int,
-        block_rows: int | None,
-        lanes: int = LANES,
     ) -> None:
-        self.sources, self.seed, self._stop, self._windows = tuple(sources), seed, stop, windows
+        self.sources, self.seed, self._stop, self._windows = tuple(sources), seed, mixture.stop, windows
         self._weights = np.array([source.weight for source in sources], np.int64)
         self.schedule = np.zeros(PLACES, np.uint8)
         if len(sources) > 1:
@@ -143,12 +139,12 @@ class MixtureSampler(Sampler):
         for source, source_windows in zip(sources, windows_of_sources, strict=True):
             if not source_windows.samples:
                 raise ParamsError(f"{source.name}: expected samples, got none")
-            layout: Any = {"pool_blocks": source.share_of(pool_blocks), "block_rows": block_rows, "lanes": lanes}
-            self.plain.append(PlainSampler(source_windows, chunk_rows, seed, shuffle="blocks", **layout))
+            pools = replace(mixture, pool_blocks=source.share_of(mixture.pool_blocks))
+            self.plain.append(PlainSampler(source_windows, chunk_rows, seed, pools))
         self.first_samples = np.cumsum([0, *(plain.positions for plain in self.plain)])
         ends = [self._draw(number, plain.positions) for number, plain in enumerate(self.plain)]
         lasts = [self._draw(number, plain.positions - 1) + 1 for number, plain in enumerate(self.plain)]
-        self._positions = min(ends) if stop == "first" else max(lasts)
+        self._positions = min(ends) if mixture.stop == "first" else max(lasts)
         self.pool_positions = self._pool_length(self.plain)
 
     @property

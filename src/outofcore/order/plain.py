@@ -26,7 +26,7 @@ from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler, Samplin
 from outofcore.order.windows import Windows
 from outofcore.system.compilation import kernel
 
-By = Literal["blocks", "full"] | bool
+By = Literal["blocks", "full", False]
 
 LANES = 16
 MOST_LANES = 4096
@@ -66,25 +66,22 @@ class Pools(Sampling):
         whole_or_none("block_rows", self.block_rows, 1)
         whole("lanes", self.lanes, 1, MOST_LANES)
 
-    def plain(self, split: Sampled, seed: int, *, shuffle: By) -> PlainSampler:
-        """The sampler of every sample once per epoch, in pools of these settings."""
-        return PlainSampler(
-            split.windows,
-            split.chunk_rows,
-            seed,
-            shuffle=shuffle,
-            pool_blocks=self.pool_blocks,
-            block_rows=self.block_rows,
-            lanes=self.lanes,
-        )
+    @property
+    def by(self) -> By:
+        """What is permuted: blocks and the samples of a pool, all samples at once, or nothing."""
+        return "blocks"
 
 
 @dataclass(frozen=True, kw_only=True)
 class InOrder(Pools):
     """Samples in the order of the store."""
 
+    @property
+    def by(self) -> By:
+        return False
+
     def sampler(self, split: Sampled, seed: int) -> PlainSampler:
-        return self.plain(split, seed, shuffle=False)
+        return PlainSampler(split.windows, split.chunk_rows, seed, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,30 +100,24 @@ class Shuffle(Pools):
         super().__post_init__()
         flag("full", self.full)
 
+    @property
+    def by(self) -> By:
+        return "full" if self.full else "blocks"
+
     def sampler(self, split: Sampled, seed: int) -> PlainSampler:
-        return self.plain(split, seed, shuffle="full" if self.full else "blocks")
+        return PlainSampler(split.windows, split.chunk_rows, seed, self)
 
 
 class PlainSampler(Sampler):
     """Every sample once per epoch."""
 
-    def __init__(
-        self,
-        windows: Windows,
-        chunk_rows: int,
-        seed: int,
-        *,
-        shuffle: By,
-        pool_blocks: int,  # most blocks per pool
-        block_rows: int | None = None,  # rounded down to whole chunks; None for one, or four of windows or a selection
-        lanes: int = LANES,
-    ) -> None:
-        self.windows, self.shuffle, self.lanes = windows, shuffle, lanes
-        self.mixed = shuffle in ("blocks", True)
-        self.access = "anywhere" if shuffle == "full" else "pools"  # "full" permutes all samples at once
-        self._seed, self._chunk_rows, self.pool_blocks, self._block_rows = seed, chunk_rows, pool_blocks, block_rows
+    def __init__(self, windows: Windows, chunk_rows: int, seed: int, sampling: Pools) -> None:
+        self.windows, self.by, self.lanes, self.pool_blocks = windows, sampling.by, sampling.lanes, sampling.pool_blocks
+        self.mixed = self.by == "blocks"
+        self.access = "anywhere" if self.by == "full" else "pools"
+        self._seed, self._chunk_rows = seed, chunk_rows
         few = 1 if windows.window is None and not windows.selects else WINDOW_BLOCK_CHUNKS
-        self.block_chunks = few if block_rows is None else max(1, block_rows // chunk_rows)
+        self.block_chunks = few if sampling.block_rows is None else max(1, sampling.block_rows // chunk_rows)
         edges = windows.before(np.arange(-(-windows.span // chunk_rows) + 1) * chunk_rows)
         # The first sample of each chunk in which any begins, and the end.
         self.begins = np.append(edges[:-1][edges[1:] > edges[:-1]], windows.samples)
@@ -169,7 +160,7 @@ class PlainSampler(Sampler):
         """The weights of the blocks of the heaviest pool that is possible, from one weight per chunk."""
         shifts = range(self.block_chunks if self.mixed and len(weights) else 1)
         sums = [np.sort(np.add.reduceat(weights, self.blocks(shift)[:-1])) for shift in shifts if len(weights)]
-        pools = [blocks if self.shuffle == "full" else blocks[-self.pool_blocks :] for blocks in sums]
+        pools = [blocks if self.by == "full" else blocks[-self.pool_blocks :] for blocks in sums]
         return max(pools, key=exact_sum, default=np.zeros(0, np.int64))
 
     def pool_samples(self, world: int) -> int:
@@ -192,7 +183,7 @@ class PlainSampler(Sampler):
             "block_chunks": self.block_chunks,
             "chunk_rows": self._chunk_rows,
             "pool_blocks": self.pool_blocks,
-            "shuffle": "blocks" if self.shuffle is True else self.shuffle,
+            "shuffle": self.by,
             "window": [window.length, window.stride, window.mode] if window else None,
             "phase": self.windows.phase,
             "lanes": self.lanes,
@@ -200,7 +191,7 @@ class PlainSampler(Sampler):
 
     def mixing(self, batch_size: int, sequences: int) -> str:
         """How well batches mix, compared with batches drawn from the whole split."""
-        if self.shuffle is False:
+        if not self.by:
             return "samples in the order of the store"
         draws = min(batch_size, self.positions)
         kinds = len(self.blocks(0)) - 1, max(1, sequences)
@@ -238,7 +229,7 @@ class PlainSampler(Sampler):
             new_chunks = np.maximum(last_chunks - np.maximum(first_chunks, last_chunks_before + 1) + 1, 0)
             block_chunks = np.sort(np.add.reduceat(new_chunks, block_edges[:-1]))
             block_samples = np.sort(np.diff(self.begins[block_edges]))
-            blocks = len(block_chunks) if self.shuffle == "full" else blocks_that_fit(block_samples)
+            blocks = len(block_chunks) if self.by == "full" else blocks_that_fit(block_samples)
             chunks_by_shift.append(int(block_chunks[-blocks:].sum()))
         return min(max(chunks_by_shift), -(-self.windows.span // self._chunk_rows))
 
@@ -273,7 +264,7 @@ class EpochOrder:
         self._chunks = sampler.blocks(shift)
         count = len(self._chunks) - 1
         self._order = permutation(count, seed, number, _BLOCKS) if sampler.mixed else np.arange(count, dtype=np.int64)
-        self.pools = min(count, 1) if sampler.shuffle == "full" else -(-count // sampler.pool_blocks)
+        self.pools = min(count, 1) if sampler.by == "full" else -(-count // sampler.pool_blocks)
         self._edges = np.arange(self.pools + 1) * count // max(self.pools, 1)
 
     @cached_property
@@ -303,7 +294,7 @@ class EpochOrder:
         first_lane = (rank - start) % world  # of the rank, and its first position in the pool
         if not self._sampler.mixed:
             positions = np.arange(start + first_lane, stop, world, dtype=np.int64)
-            if self._sampler.shuffle == "full":
+            if self._sampler.by == "full":
                 return scatter(positions, self._sampler.positions, self.seed, self.number, _FULL)
             return positions
         lanes_of_rank = range(first_lane, self._sampler.lanes, world)

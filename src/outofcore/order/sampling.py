@@ -91,32 +91,26 @@ class Sampled(Protocol):
     @property
     def windows(self) -> Windows:
         """Its samples."""
-        ...
 
     @property
     def chunk_rows(self) -> int:
         """Rows per chunk."""
-        ...
 
     @property
     def stores_of_sources(self) -> Mapping[str, int]:
         """Number of stores by source of a mixture, in the order of the stores."""
-        ...
 
     def selected_runs(self) -> tuple[Ints, Ints] | None:
         """First rows and lengths (runs,) of the rows of selected sequences; None if all rows are samples."""
-        ...
 
     def weights_of_rows(self, column: str) -> tuple[Callable[[Ints], Doubles], int]:
         """A function from rows, those of each store ascending, to their values of a column of numbers.
 
         Also the bytes that it holds if the column is one of the sequences, else 0.
         """
-        ...
 
     def windows_of(self, stores: slice) -> tuple[Windows, int]:
         """The samples of some of the stores, and how many chunks these are in."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class Weighted(Pools):
         return (self.column,)
 
     def sampler(self, split: Sampled, seed: int) -> WeightedSampler:
-        plain = self.plain(split, seed, shuffle="blocks")
+        plain = PlainSampler(split.windows, split.chunk_rows, seed, self)
         return WeightedSampler(plain, self, *split.weights_of_rows(self.column))
 
 

@@ -24,8 +24,8 @@ from outofcore.display.console import interrupted
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
+from outofcore.order.batching import Steps
 from outofcore.order.permutation import key
-from outofcore.order.steps import Steps
 from outofcore.system.durable import write_json
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver

@@ -20,10 +20,17 @@ from outofcore.domains.planning import LoaderBytes
 from outofcore.domains.reading import RAW, OfSequences, Reading, Streaming, Windowed
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
-from outofcore.loading.batch_memory import SampleBytes, loose_bytes
-from outofcore.loading.memory import SAMPLE_BYTES, MemoryEstimate, decoding_bytes, memory_estimate, table_bytes
+from outofcore.loading.memory import (
+    SAMPLE_BYTES,
+    MemoryEstimate,
+    SampleBytes,
+    decoding_bytes,
+    loose_bytes,
+    memory_estimate,
+    table_bytes,
+)
 from outofcore.loading.sequences import indexable
-from outofcore.order.plain import PlainSampler
+from outofcore.order.plain import PlainSampler, Shuffle
 from outofcore.order.windows import Window, Windows
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
@@ -262,7 +269,7 @@ def loader_needs(
     fields, chunks = [field for field in schema.rows if field.name in reading.fields], -(-rows // layout.chunk_rows)
     phase, one_sequence = window is not None and bool(window.phase), (np.zeros(1, np.int64), np.array([rows]))
     windows = Windows(rows, window, phase=phase, sequences=lambda: one_sequence)
-    sampler = PlainSampler(windows, layout.chunk_rows, 0, shuffle=True, pool_blocks=section.train.pool_blocks)
+    sampler = PlainSampler(windows, layout.chunk_rows, 0, Shuffle(pool_blocks=section.train.pool_blocks))
     limits, size = sampler.limits(math.gcd(world, sampler.lanes)), section.train.batch_size
     if balanced:  # a pool is a batch
         size = math.prod(balanced)

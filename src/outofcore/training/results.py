@@ -20,7 +20,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.domains.task import Task
 from outofcore.errors import StateError
 from outofcore.loading.iteration import Loader
-from outofcore.order.steps import Steps
+from outofcore.order.batching import Steps
 from outofcore.params import load_params
 from outofcore.store.reader import Store
 from outofcore.system.durable import replace_file, replace_text
