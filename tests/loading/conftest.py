@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -97,32 +96,6 @@ def together(ranks: Sequence[Loader]) -> Iterator[list[int]]:
     """Global batches, rows sorted."""
     for batches in zip(*ranks, strict=True):
         yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
-
-
-def stopped_anywhere(
-    opened: Callable[..., Loader], epoch: int, count: int, residencies: Sequence[str], seed: int
-) -> list[list[int]]:
-    """So many global batches, read by ranks that are stopped at random and resumed as any number of others."""
-    rng = np.random.default_rng(seed)
-    got: list[list[int]] = []
-    state: dict[str, Any] | None = None
-    while len(got) < count:
-        world, residency = int(rng.choice([1, 2, 3, 4, 7, 8, 16, 24])), str(rng.choice(residencies))
-        living = [opened(rank=rank, world_size=world, residency=residency) for rank in range(world)]
-        for each in living:
-            if state:
-                each.load_state_dict(json.loads(json.dumps(state)))
-        steps = together(living)
-        for _ in range(int(rng.integers(1, epoch))):
-            batch = next(steps, None)
-            if batch is None:
-                break
-            got.append(batch)
-        state = living[int(rng.integers(world))].state_dict()
-        steps.close()
-        for each in living:
-            each.close()
-    return got
 
 
 def threads_since(before: list[threading.Thread]) -> list[threading.Thread]:

@@ -95,27 +95,6 @@ def test_every_row_comes_once_with_its_values(foreign: tuple[Path, dict[str, Any
     assert epoch(loader(open_zarr(path, **axis), **in_order)) == list(range(ROWS))
 
 
-def test_ranks_resume_in_the_middle(foreign: tuple[Path, dict[str, Any]]) -> None:
-    path, axis = foreign
-    opened = open_zarr(path, **axis)
-    expected = epoch(loader(opened, **SMALL))
-    state, received, place = None, np.full(ROWS, -1), 0
-    for world, steps in ((1, 6), (3, 6), (8, ROWS)):
-        ranks = [loader(opened, rank=rank, world_size=world, **SMALL) for rank in range(world)]
-        for each in ranks:
-            if state is not None:
-                each.load_state_dict(state)
-        for _, given in zip(range(steps), zip(*ranks, strict=True), strict=False):
-            stop = place + sum(len(batch["time"]) for batch in given)
-            for rank, batch in enumerate(given):
-                received[place + (rank - place) % world : stop : world] = batch["time"].numpy() // 7
-            place = stop
-        state = ranks[-1].state_dict()
-        for each in ranks:
-            each.close()
-    assert received.tolist() == expected
-
-
 def test_windows_weights_and_several_stores(foreign: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     path, axis = foreign
     opened = open_zarr(path, **axis)
@@ -244,39 +223,25 @@ def test_cells_with_their_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "named"),
+    ("opening", "options", "error", "named"),
     [
-        ({"tensors": ("frames", "tim")}, StoreError, "no array 'tim'; there are frames, names, time"),
-        ({"tensors": ("names",)}, StoreError, "names has"),
-        ({"split": "val"}, StoreError, "no split 'val'"),
-        ({"residency": "mapped"}, StoreError, "codec 'none'"),
+        ({}, {"tensors": ("frames", "tim")}, StoreError, "no array 'tim'; there are frames, names, time"),
+        ({}, {"tensors": ("names",)}, StoreError, "names has"),
+        ({}, {"split": "val"}, StoreError, "no split 'val'"),
+        ({}, {"residency": "mapped"}, StoreError, "codec 'none'"),
+        ({"axis": "time"}, {}, StoreError, "no array of numbers with an axis 'time'"),
+        ({"axis": 1, "fields": ("frames", "time")}, {}, ParamsError, "time has no axis 1"),
+        ({"rows": (5, 2000)}, {}, ParamsError, r"rows: expected a range inside 0..1000"),
+        ({"splits": {"val": 1.5}}, {}, ParamsError, "splits: expected shares"),
     ],
+    ids=["field", "text", "split", "mapped", "axis by name", "axis by number", "rows", "splits"],
 )
 def test_what_does_not_fit_is_one_line(
-    tmp_path: Path, options: dict[str, Any], error: type[Exception], named: str
+    tmp_path: Path, opening: dict[str, Any], options: dict[str, Any], error: type[Exception], named: str
 ) -> None:
     path = write(tmp_path / "a.zarr", "blosc")
     with pytest.raises(error, match=named) as raised:
-        loader(path, **{**SMALL, **options})
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "named"),
-    [
-        ({"axis": "time"}, StoreError, "no array of numbers with an axis 'time'"),
-        ({"axis": 1, "fields": ("frames", "time")}, ParamsError, "time has no axis 1"),
-        ({"rows": (5, 2000)}, ParamsError, r"rows: expected a range inside 0..1000"),
-        ({"splits": {"val": 1.5}}, ParamsError, "splits: expected shares"),
-    ],
-    ids=["axis by name", "axis by number", "rows", "splits"],
-)
-def test_what_cannot_be_opened_so_is_one_line(
-    tmp_path: Path, options: dict[str, Any], error: type[Exception], named: str
-) -> None:
-    path = write(tmp_path / "a.zarr", "blosc")
-    with pytest.raises(error, match=named) as raised:
-        open_zarr(path, **options)
+        loader(open_zarr(path, **opening) if opening else path, **{**SMALL, **options})
     assert "\n" not in str(raised.value)
 
 

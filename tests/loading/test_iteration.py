@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,105 +16,7 @@ from outofcore.loading.loader import loader
 from outofcore.order.plain import Shuffle
 from outofcore.order.windows import Window
 from outofcore.store.reader import open_store
-from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, moving, open_once
-
-
-@pytest.mark.parametrize("last", ["keep", "drop", "pad"])
-@pytest.mark.parametrize("size", [16, 64, 992, 5008])
-def test_ranks_share_each_global_batch(make_store: MakeStore, last: Any, size: int) -> None:
-    def epoch(world: int) -> list[list[int]]:
-        ranks = [
-            loader(
-                open_once(make_store()),
-                batch_size=size,
-                memory="8MiB",
-                shuffle=Shuffle(pool_blocks=4),
-                rank=rank,
-                world_size=world,
-                last=last,
-            )
-            for rank in range(world)
-        ]
-        own = [[batch["id"].tolist() for batch in each] for each in ranks]
-        assert len({len(batches) for batches in own}) == 1
-        assert all(len(each) == len(batches) for each, batches in zip(ranks, own, strict=True))
-        return [sorted(flat(batches)) for batches in zip(*own, strict=True)]
-
-    one = epoch(1)
-    seen = sorted(flat(one))
-    if last == "keep":
-        assert seen == list(range(ROWS))
-    elif last == "drop":
-        assert {len(batch) for batch in one} <= {size}
-        assert len(set(seen)) == len(seen) == ROWS // size * size
-    else:
-        assert {len(batch) for batch in one} == {size}
-        assert set(seen) == set(range(ROWS))
-    for world in (2, 16):
-        several = epoch(world)
-        if last == "keep":
-            assert sorted(flat(several)) == list(range(ROWS))
-            assert several[:-1] == one[: len(several) - 1]
-        elif last == "drop":
-            assert several == one
-        else:
-            assert {len(batch) for batch in several} == {size}
-            assert set(flat(several)) == set(range(ROWS))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> None:
-    """Stopped after any number of batches on some ranks, twice, and gone on with on others."""
-    rng = np.random.default_rng(seed)
-    kind = list(WINDOWS)[seed % 4]
-
-    def ranks(world: int) -> list[Loader]:
-        return [
-            loader(
-                open_once(make_store()),
-                batch_size=48,
-                seed=5,
-                memory="8MiB",
-                window=moving(WINDOWS[kind]) if kind == "pack" else WINDOWS[kind],
-                shuffle=Shuffle(pool_blocks=4),
-                tensors=("id",),
-                rank=rank,
-                world_size=world,
-            )
-            for rank in range(world)
-        ]
-
-    def together(parts: list[Iterator[dict[str, torch.Tensor]]]) -> Iterator[list[int]]:
-        for batches in zip(*parts, strict=True):
-            yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
-
-    whole = ranks(1)[0]
-    expected = [*together([iter(whole)]), *together([iter(whole)])]
-    got: list[list[int]] = []
-    state: dict[str, Any] | None = None
-    while len(got) < len(expected):
-        world = int(rng.choice([1, 2, 3, 4, 6, 8, 16, 24]))
-        living = ranks(world)
-        for each in living:
-            if state:
-                each.load_state_dict(pickle.loads(pickle.dumps(state)))
-        iterators = [iter(each) for each in living]
-        steps = together(iterators)
-        for _ in range(int(rng.integers(1, len(whole)))):
-            batch = next(steps, None)
-            if batch is None:
-                break
-            got.append(batch)
-        states = [each.state_dict() for each in living]
-        assert all(each == states[0] for each in states)
-        state = states[int(rng.integers(world))]
-        for each in living:
-            each.close()
-    # The last batch of an epoch may take in a remainder that is too small for all ranks.
-    assert sorted(flat(got))[: ROWS // 10] == sorted(flat(expected))[: ROWS // 10]
-    count = len(whole)
-    assert got[: count - 1] == expected[: count - 1]
-    assert sorted(flat(got)) == sorted(flat(expected))
+from tests.loading.conftest import ROWS, MakeStore, identities
 
 
 def test_state_counts_what_was_received_and_is_small(make_store: MakeStore) -> None:

@@ -88,20 +88,6 @@ def test_every_residency_and_number_of_threads_gives_the_same_batches(
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
-def test_windows_hold_consecutive_rows(make_store: MakeStore, kind: str) -> None:
-    window = WINDOWS[kind]
-    batches = loader(make_store(), batch_size=64, window=window, memory="8MiB", tensors=("id", "picture"))
-    ends = []
-    for batch in batches:
-        ids = batch["id"].numpy().reshape(len(batch["id"]), -1)
-        length = window.length if window else 1
-        assert (ids == np.maximum(ids[:, -1:] - np.arange(length)[::-1], 0)).all()
-        assert (batch["picture"].numpy() == rows_of(batch["id"].numpy())["picture"]).all()
-        ends += ids[:, -1].tolist()
-    assert len(set(ends)) == len(ends) == batches.samples
-
-
 def test_batches_stay_as_they_were_delivered(make_store: MakeStore) -> None:
     batches = loader(make_store(), batch_size=64, memory="8MiB", tensors=Plain())
     kept, copies = [], []
@@ -126,23 +112,6 @@ def test_a_sample_is_augmented_alike_in_any_batch_on_any_rank(make_store: MakeSt
     assert len(set(once.values())) > 800
     assert drawn(640, 1) == drawn(80, 4) == once
     assert drawn(64, 1, epoch=1) != once
-
-
-def test_an_error_of_the_reading_comes_no_later_than_its_batch(make_store: MakeStore) -> None:
-    class Broken(Plain):
-        def __call__(self, rows: Mapping[str, Any], draws: Any) -> dict[str, torch.Tensor]:
-            if 1000 in rows["id"]:
-                message = "row 1000"
-                raise ArithmeticError(message)
-            return super().__call__(rows, draws)
-
-    batches = loader(make_store(), batch_size=64, memory="8MiB", tensors=Broken(), shuffle=False)
-    seen: list[int] = []
-    with pytest.raises(ArithmeticError, match="row 1000"):
-        seen += [int(row) for batch in batches for row in batch["id"]]
-    assert batches.state_dict()["received"] == len(seen)
-    assert seen == list(range(len(seen)))
-    assert len(seen) <= 1000
 
 
 @pytest.mark.parametrize("residency", ["streamed", "ram", "mapped", "hybrid"])

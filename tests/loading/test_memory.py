@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,40 +24,9 @@ from outofcore.order.sampling import PoolLimits
 from outofcore.order.weighted import Weighted
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
-from outofcore.store.schema import Field, Layout, Schema
-from outofcore.store.target import Target
-from outofcore.store.writer import StoreWriter
 from outofcore.system.recycling import Recycler
 from tests.loading.conftest import opened_once, write_store
 from tests.loading.memory_table import in_a_process
-
-CHUNK = 65_536
-
-
-@pytest.fixture(scope="module")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("store")
-    schema = Schema(rows=(Field(name="tokens", dtype="uint16", doc="ids"),), sequences=())
-    layout = Layout(codec="lz4", chunk_rows=CHUNK, shard_rows=64 * CHUNK)
-    with ThreadPoolExecutor(2) as encoders:
-        writer = StoreWriter(folder / "work", {"": schema}, layout, ("train", "val"), encoders)
-        for split, chunks in (("train", 400), ("val", 1)):
-            rows = np.random.default_rng(0).integers(0, 1000, chunks * CHUNK).astype(np.uint16)
-            writer.append("", split, {"tokens": rows}, {"length": np.array([len(rows)])})
-        counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
-        names = {name: np.array(["x"], object) for name in ("name", "digest")}
-        attributes = {"domain": "text", "parts": [""], "splits": ["train", "val"]}
-        with Target(folder / "tokens.zarr") as target:
-            writer.commit(target, attributes, {**counts, **names})
-    return folder / "tokens.zarr"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("memory", "threads"), [(96 << 20, 2), (128 << 20, 8), (256 << 20, 8)])
-def test_windows_of_text_keep_the_budget(tokens: Path, memory: int, threads: int) -> None:
-    command = [sys.executable, "-m", "tests.loading.text_epoch", str(tokens), str(memory), str(threads)]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert int(ended.stdout) < memory
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 20, 30 << 20, 400 << 20])
@@ -264,27 +230,6 @@ def test_a_refusal_reads_no_chunk(tmp_path: Path) -> None:
         loader(path, batch_size=64, memory=5000, residency="streamed", tensors=("id",))
     with pytest.raises(DamagedStore):
         next(iter(loader(path, batch_size=64, residency="streamed", tensors=("id",))))
-
-
-def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
-    opened = opener(narrow, "rows")
-    memory = least(opened)
-    pools = set()
-    for budget in range(memory - 1, memory // 2, -memory // 20):
-        with pytest.raises(BudgetError) as refusal:
-            opened(budget)
-        named = re.search(
-            r"least that works is ([\d.]+ \w+), or pool_blocks=(\d+)( or batch_size=(\d+))? with", str(refusal.value)
-        )
-        assert named, refusal.value
-        assert memory <= parse_bytes(named[1]) <= 1.01 * memory
-        opened(named[1])
-        pools.add(int(named[2]))
-        opener(narrow, "rows", shuffle=Shuffle(pool_blocks=int(named[2])))(budget)
-        if named[4]:
-            opener(narrow, "rows", batch_size=int(named[4]))(budget)
-    assert max(pools) > 50
-    assert min(pools) < 40
 
 
 @pytest.mark.parametrize(("chunks", "parts"), [(1, 1), (3, 1), (29, 1), (200, 1), (1000, 1), (3, 4), (1, 20), (29, 20)])

@@ -65,20 +65,6 @@ def test_turns() -> None:
     assert parts([3, 1, 5], "size") != parts([3, 1, 5], "size", 1)
 
 
-@pytest.mark.parametrize("turns", ["size", "turn"])
-@pytest.mark.parametrize("received", [0, 1, 17, 65, 66])
-def test_goes_on_after_any_batch(make_store: MakeStore, turns: Any, received: int) -> None:
-    batches = open_parts(make_store, shuffle=Shuffle(pool_blocks=4, turns=turns))
-    both = [*listed(batches), *listed(batches)]
-    batches.set_epoch(0)
-    iterator = iter(batches)
-    for _ in range(received):
-        next(iterator)
-    other = open_parts(make_store, shuffle=Shuffle(pool_blocks=4, turns=turns), residency="streamed", threads=3)
-    other.load_state_dict(batches.state_dict())
-    assert [*listed(other), *listed(other)][: 132 - received] == both[received:]
-
-
 def test_ranks_see_the_same_part_in_each_batch(make_store: MakeStore) -> None:
     one = listed(open_parts(make_store, batch_size=48))
     four = [listed(open_parts(make_store, batch_size=48, rank=rank, world_size=4)) for rank in range(4)]

@@ -87,13 +87,6 @@ def test_a_reading_takes_columns_as_if_each_row_had_them(make_store: MakeStore, 
         assert batch["sequence"].shape == batch["id"].shape[:1]
 
 
-def test_the_order_is_that_without_columns(make_store: MakeStore) -> None:
-    plain = [batch["id"].tolist() for batch in loader(make_store(), "train", 64, tensors=("id",))]
-    assert [
-        batch["id"].tolist() for batch in loader(make_store(), "train", 64, tensors=("id",), columns=ASKED)
-    ] == plain
-
-
 def test_ranks_padding_and_drawn_samples(make_store: MakeStore) -> None:
     path = make_store()
     options: dict[str, Any] = {"tensors": ("id",), "columns": ASKED}
@@ -103,12 +96,6 @@ def test_ranks_padding_and_drawn_samples(make_store: MakeStore) -> None:
     ):
         for batch in (batch for each in own for batch in each):
             assert {name: batch[name].tolist() for name in ASKED} == expected(path, batch["id"].numpy())
-
-
-def test_parts_have_columns_of_their_own(make_store: MakeStore) -> None:
-    path = make_store([300, 64], parts=("monday", "tuesday"))
-    for batch in loader(path, "train", 32, part=("monday", "tuesday"), tensors=("id",), columns=("sequence",)):
-        assert batch["sequence"].tolist() == [int(row >= 300) for row in batch["id"]]
 
 
 def test_a_column_named_part_would_hide_the_part(make_store: MakeStore) -> None:

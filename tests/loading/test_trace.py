@@ -95,12 +95,13 @@ def rows(batch: Any) -> list[list[int]]:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
 @pytest.mark.parametrize("name", CASES)
 def test_the_batch_that_is_named_is_the_one_that_comes(make_store: MakeStore, name: str, seed: int) -> None:
-    """On ranks that are stopped at random and resumed as any number of others, in any epoch."""
+    """On ranks that are stopped at random and resumed as any number of others, in any epoch, wherever rows are."""
     case, rng = CASES[name], np.random.default_rng(seed)
     stores, epoch, step, state = stores_of(make_store, case), int(rng.integers(9)), 0, None
     while True:
         world = int(rng.choice([1, 2, 3, 4, 5, 8] if "parts" in case else [1, 2, 3, 5, 16]))
-        ranks = [opened(make_store, case, rank=rank, world_size=world) for rank in range(world)]
+        residency = "ram" if name == "full" else str(rng.choice(["ram", "streamed", "hybrid"]))
+        ranks = [opened(make_store, case, rank=rank, world_size=world, residency=residency) for rank in range(world)]
         for rank in ranks:
             rank.load_state_dict(json.loads(json.dumps(state))) if state else rank.set_epoch(epoch)
         count, last = 0, int(rng.integers(1, 12))

@@ -6,7 +6,6 @@ import logging
 import operator
 import pickle
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ from tests.loading.conftest import (
     moving,
     open_once,
     opened_once,
-    stopped_anywhere,
-    together,
     windows_read,
 )
 
@@ -177,15 +174,6 @@ def test_each_selected_sample_once_wherever_rows_are(
     assert len(windows_read(opened(paths, window=moving(WINDOWS[kind])))) if kind != "never" else True
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
-def test_ranks_and_resuming_do_not_change_the_batches(months: list[Path], kind: str) -> None:
-    some = partial(opened, months, window=WINDOWS[kind])
-    whole = [sorted(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist()) for batch in some()]
-    for world in (3, 8):
-        assert list(together([some(rank=rank, world_size=world) for rank in range(world)])) == whole
-    assert stopped_anywhere(some, 8, len(whole), ("ram", "streamed", "hybrid"), 1) == whole
-
-
 def test_columns_weights_and_the_dataset_are_of_the_selected(months: list[Path]) -> None:
     rows = [each[0] for each in expected(months, "rows")]
     dataset = ZarrDataset(months, tensors=("id",), columns=("length",), where=SOME)
@@ -254,7 +242,7 @@ def test_the_state_names_the_expression(months: list[Path]) -> None:
     state = opened(months, where="length  in (64,90)").state_dict()
     opened(months, where="(length in (64, 90))").load_state_dict(state)
     for other in (None, "length in (64, 91)"):
-        with pytest.raises(StateError, match=re.escape("'where': 'length in (64, 90)'")):
+        with pytest.raises(StateError, match=re.escape('layout.where "length in (64, 90)"')):
             opened(months, where=other).load_state_dict(state)
 
 

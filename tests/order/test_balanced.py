@@ -69,29 +69,6 @@ def test_rows_of_an_entry_are_evenly_drawn(make_store: MakeStore) -> None:
     assert counts.max() < 1.3 * counts.mean()
 
 
-@pytest.mark.parametrize("residency", ["streamed", "ram", "hybrid"])
-@pytest.mark.parametrize("world", [1, 2, 4])
-def test_is_the_same_for_every_residency_and_rank(make_store: MakeStore, residency: Any, world: int) -> None:
-    store = make_store(LENGTHS)
-    spec = entries(rows=4)
-    whole = [batch["id"].tolist() for batch in open_balanced(store, spec, seed=3)]
-    for rank in range(world):
-        own = open_balanced(store, spec, seed=3, residency=residency, rank=rank, world_size=world)
-        assert [batch["id"].tolist() for batch in own] == [batch[rank::world] for batch in whole]
-
-
-def test_goes_on_after_any_batch(make_store: MakeStore) -> None:
-    batches = open_balanced(make_store(LENGTHS))
-    iterator = iter(batches)
-    for _ in range(9):
-        next(iterator)
-    state = batches.state_dict()
-    rest = [batch["id"].tolist() for batch in iterator]
-    other = open_balanced(make_store(LENGTHS))
-    other.load_state_dict(state)
-    assert [batch["id"].tolist() for batch in other] == rest
-
-
 def test_windows_reach_back_from_the_drawn_rows(make_store: MakeStore) -> None:
     window = {"length": 7, "mode": "reach"}
     plain = [batch["id"].numpy() for batch in open_balanced(make_store(LENGTHS))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from fractions import Fraction
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ from tests.loading.conftest import (
     identities,
     opened_once,
     rows_of,
-    stopped_anywhere,
-    together,
 )
 from tests.property.order_oracle import page
 
@@ -163,23 +160,6 @@ def test_is_what_the_page_says(sources: dict[str, list[Path]], stop: Any) -> Non
     batches.set_epoch(3)
     expected = page.mixture(sizes(), weights, stop, order_of, 5, 3)
     assert drawn(batches).tolist() == [row for _, row in expected]
-
-
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
-def test_stopped_anywhere_it_goes_on_on_any_ranks(sources: dict[str, list[Path]], seed: int) -> None:
-    kind = list(WINDOWS)[seed % 4]
-    options: dict[str, Any] = {"window": WINDOWS[kind], "last": "drop", "stop": ("first", "all")[seed % 2]}
-    whole = opened(sources, **options)
-    expected = [*together([whole]), *together([whole])]
-    kinds = ("streamed", "ram", "mapped", "hybrid")
-    resumed = stopped_anywhere(partial(opened, sources, **options), len(whole), len(expected), kinds, seed)
-    assert resumed == expected
-
-
-def test_the_batch_size_changes_no_order(sources: dict[str, list[Path]]) -> None:
-    order = drawn(opened(sources)).tolist()
-    assert drawn(opened(sources, batch_size=1000)).tolist() == order
-    assert drawn(opened(sources, batch_size=7)).tolist() == order
 
 
 def test_a_state_of_another_mixture_is_refused(sources: dict[str, list[Path]]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from outofcore.order.packs import STRETCH
 from outofcore.order.plain import InOrder, PlainSampler, Shuffle
 from outofcore.order.weighted import Weighted
 from outofcore.order.windows import Window, Windows
-from tests.loading.conftest import MakeStore, opened_once, stopped_anywhere
+from tests.loading.conftest import MakeStore, opened_once
 
 Sample = list[tuple[int, bool]]  # rows, and whether each is valid
 
@@ -162,36 +161,6 @@ def test_an_epoch_is_every_window_once(months: list[Path], residency: str, lengt
             got = read(received)
             assert (got == expected) if not shuffle else (sorted(got) == sorted(expected))
     assert len(opened(months, length).notes) >= 1
-
-
-def test_orders_differ_between_epochs_alone(months: list[Path]) -> None:
-    def order(epoch: int, **options: Any) -> list[Sample]:
-        with opened(months, **options) as batches:
-            batches.set_epoch(epoch)
-            return read(batches)
-
-    assert order(0) == order(0, threads=1, residency="streamed", batch_size=7)
-    assert order(0) != order(1)
-    assert order(0) != order(0, seed=6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_resumes_anywhere_on_any_number_of_ranks(months: list[Path], seed: int) -> None:
-    some = partial(opened, months, last="drop", batch_size=24)
-    with some() as batches:
-        epochs = [sorted(batch["id"][:, -1].tolist()) for _ in range(2) for batch in batches]
-    got = stopped_anywhere(some, len(epochs) // 2, len(epochs), RESIDENCIES, seed)
-    assert got[: len(epochs)] == epochs
-
-
-@pytest.mark.parametrize("world", [3, 16])
-def test_ranks_read_the_epoch_of_one(months: list[Path], world: int) -> None:
-    expected: Any = read(opened(months))
-    got: Any = [None] * len(expected)
-    for rank in range(world):
-        with opened(months, rank=rank, world_size=world) as batches:
-            got[rank::world] = read(batches)
-    assert got == expected
 
 
 def test_only_selected_sequences(months: list[Path]) -> None:

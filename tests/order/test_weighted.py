@@ -59,47 +59,18 @@ def test_windows_have_the_weight_of_their_last_row(make_store: MakeStore) -> Non
         assert np.abs(np.mean(last) - np.sum(np.arange(3000.0) ** 2) / np.sum(np.arange(3000.0))) < 40
 
 
-def test_is_the_same_on_any_ranks_and_goes_on(make_store: MakeStore) -> None:
-    def together(world: int, state: dict[str, Any] | None = None) -> list[list[int]]:
-        living = [
-            open_weighted(make_store(), samples=2500, tensors=("id",), rank=rank, world_size=world)
-            for rank in range(world)
-        ]
-        for each in living:
-            if state:
-                each.load_state_dict(state)
-        own = [[batch["id"].tolist() for batch in each] for each in living]
-        return [sorted(row for batch in batches for row in batch) for batches in zip(*own, strict=True)]
-
-    whole = together(1)
-    assert together(16)[:-1] == whole[: len(together(16)) - 1]
-    batches = open_weighted(make_store(), samples=2500, tensors=("id",))
-    iterator = iter(batches)
-    for _ in range(7):
-        next(iterator)
-    assert together(4, batches.state_dict())[:-1] == whole[7:-1]
-
-
-def test_epochs_differ(make_store: MakeStore) -> None:
-    batches = open_weighted(make_store(), tensors=("id",))
-    assert draws(batches).tolist() != draws(batches).tolist()
-
-
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("lengths", "options", "named"),
     [
-        ({"column": "sparse"}, "negative"),
-        ({"column": "label", "window": Window(length=3, stride=2, phase=True)}, "phase"),
+        (None, {"column": "sparse"}, "negative"),
+        (None, {"window": Window(length=3, stride=2, phase=True)}, "phase"),
+        ([2000], {}, "no positive weight"),
     ],
+    ids=["negative", "moving windows", "all 0"],
 )
-def test_weights_that_cannot_be(make_store: MakeStore, options: dict[str, Any], named: str) -> None:
+def test_weights_that_cannot_be(make_store: MakeStore, lengths: Any, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ParamsError, match=named):
-        open_weighted(make_store(), **options)
-
-
-def test_all_weights_zero(make_store: MakeStore) -> None:
-    with pytest.raises(ParamsError, match="no positive weight"):
-        open_weighted(make_store([2000]), "label")
+        open_weighted(make_store(lengths), **options)
 
 
 @pytest.mark.parametrize("world", [1, 4])

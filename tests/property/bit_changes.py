@@ -8,74 +8,27 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
-
 from outofcore.errors import StoreError
 from outofcore.store.codecs import CodecName
 from outofcore.store.reader import open_store
-from outofcore.store.schema import Field, Layout, Schema
-from outofcore.store.target import Target
 from outofcore.store.verify import verify
-from outofcore.store.writer import StoreWriter
+from tests.loading.conftest import write_store
 
 CODECS: tuple[CodecName, ...] = get_args(CodecName)
-SCHEMA = Schema(
-    rows=(
-        Field(name="noise", dtype="uint8", shape=(7,), doc="random bytes"),
-        Field(name="steps", dtype="int32", doc="numbers that repeat"),
-    ),
-    sequences=(Field(name="name", dtype="string", doc="text"), Field(name="label", dtype="int16", doc="a number")),
-)
+LENGTHS = [50] * 60
 
 
 @dataclass(frozen=True)
 class Change:
-    """One bit that was changed, and what was said.
+    """One bit that was changed, and what was said."""
 
-    Attributes
-    ----------
-    file
-        The file, relative to the store.
-    verified, read
-        What ``verify`` and reading everything said of it; "" where they noticed nothing.
-    """
-
-    file: str
-    verified: str
-    read: str
-
-
-def write_store(folder: Path, codec: CodecName, rows: int = 3000) -> Path:
-    """A small store of several shards, with fields that compress and fields that do not."""
-    generator = np.random.default_rng(7)
-    layout = Layout(codec=codec, level=1, chunk_rows=64, shard_rows=512)
-    with ThreadPoolExecutor(1) as encoders:
-        writer = StoreWriter(folder.with_suffix(".work"), {"": SCHEMA}, layout, ("train", "val"), encoders)
-        for split, count in (("train", rows), ("val", rows // 10)):
-            sequences = count // 50
-            writer.append(
-                "",
-                split,
-                {
-                    "noise": generator.integers(0, 256, (count, 7), np.uint8),
-                    "steps": np.arange(count, dtype=np.int32) // 9,
-                },
-                {
-                    "length": np.full(sequences, 50, np.int64),
-                    "name": np.array([f"sequence {number}" for number in range(sequences)], object),
-                    "label": generator.integers(0, 9, sequences).astype(np.int16),
-                },
-            )
-        counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
-        names = {name: np.array(["x"], object) for name in ("name", "digest")}
-        with Target(folder) as target:
-            writer.commit(target, {"domain": "none", "parts": [""], "splits": ["train", "val"]}, {**counts, **names})
-    return folder
+    file: str  # relative to the store
+    verified: str  # by verify, "" if it noticed nothing
+    read: str  # by reading everything
 
 
 def change(store: Path, dice: random.Random) -> Change:
@@ -120,7 +73,9 @@ def main() -> None:
     found: Counter[tuple[str, str]] = Counter()
     dice = random.Random(1)
     with tempfile.TemporaryDirectory(prefix="bits") as folder:
-        stores = {codec: write_store(Path(folder) / f"{codec}.zarr", codec) for codec in CODECS}
+        stores = {
+            codec: write_store(Path(folder) / f"{codec}.zarr", LENGTHS, codec=codec, shard_rows=512) for codec in CODECS
+        }
         for number in range(count):
             codec = CODECS[number % 3]
             changed = change(stores[codec], dice)

@@ -57,30 +57,14 @@ WHOLE = 50
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file.
+    """A kind of file."""
 
-    Attributes
-    ----------
-    domain
-        What reads it.
-    suffix
-        Ending of its name.
-    words
-        What means something in it.
-    seeds
-        Files that can be read.
-    source
-        Settings under ``source``.
-    change
-        Another way to make a changed file.
-    """
-
-    domain: str
+    domain: str  # that reads it
     suffix: str
-    words: Sequence[bytes]
-    seeds: Sequence[bytes]
-    source: Mapping[str, Any] = field(default_factory=dict)
-    change: Callable[[bytes, random.Random], bytes] | None = None
+    words: Sequence[bytes]  # that mean something in it
+    seeds: Sequence[bytes]  # files that can be read
+    source: Mapping[str, Any] = field(default_factory=dict)  # settings under ``source``
+    change: Callable[[bytes, random.Random], bytes] | None = None  # another way to make a changed file
 
 
 def kind_of(name: str) -> Kind:

@@ -20,19 +20,7 @@ MOST_BYTES = 200_000
 
 
 def mutate(content: bytes, dice: random.Random, words: Sequence[bytes], others: Sequence[bytes]) -> bytes:
-    """Change a file in one to four ways.
-
-    Parameters
-    ----------
-    content
-        A file that can be read.
-    dice
-        Decides everything.
-    words
-        What means something in such a file.
-    others
-        More such files, of which pieces are taken.
-    """
+    """Change a file that can be read in one to four ways; pieces are taken from ``others``."""
     for _ in range(dice.choice((1, 1, 1, 2, 3, 4))):
         content = dice.choice(_MUTATIONS)(content, dice, words, others)[:MOST_BYTES]
     return content

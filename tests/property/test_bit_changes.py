@@ -10,12 +10,13 @@ import pytest
 from outofcore.store.codecs import CodecName
 from outofcore.store.seal import ADVICE
 from outofcore.store.verify import verify
-from tests.property.bit_changes import CODECS, change, write_store
+from tests.loading.conftest import write_store
+from tests.property.bit_changes import CODECS, LENGTHS, change
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_changed_bit_is_found_by_verify_and_by_reading(codec: CodecName, tmp_path: Path) -> None:
-    store = write_store(tmp_path / "a.zarr", codec)
+    store = write_store(tmp_path / "a.zarr", LENGTHS, codec=codec, shard_rows=512)
     dice = random.Random(codec)
     for _ in range(40):
         changed = change(store, dice)

@@ -441,29 +441,31 @@ def _close_all() -> None:
 
 
 def _check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise StateError for the first value of a state that is not the expected one."""
+    """Raise StateError if a state is malformed, or has other values than the expected ones."""
     try:
         own, other = _leaves(expected), _leaves(state)
     except (TypeError, ValueError, RecursionError):  # not what a loader saves
         raise StateError(f"expected a loader's state, got {shown(state)}") from None
-    for name in own | other:
-        if own.get(name) == other.get(name):
-            continue
-        if name.startswith("skip"):
-            raise StateError(
-                f"the saved state left out {shown(state.get('skip', {}))} before its position, this loader "
-                f"{shown(expected.get('skip', {}))}: give the same skip, and batch_size, or begin without it"
-            )
-        if name.rpartition(".")[2] in ("version", "order"):
-            raise StateError(
-                f"the saved state is of version {other.get(name)} of the order of samples, expected version "
-                f"{own.get(name)}: continue with the release that saved it, or begin without it"
-            )
-        what, value, saved = (shown(text, 80)[1:-1] for text in (name, own.get(name, "none"), other.get(name, "none")))
+    differing = [name for name in own | other if own.get(name) != other.get(name)]
+    if not differing:
+        return
+    what = differing[0].partition(".")[0]
+    if what == "skip":
         raise StateError(
-            f"the saved state belongs to another {what}: expected {value}, the state has {saved}; "
-            "load it with what it was saved with, or begin without it"
+            f"the saved state left out {shown(state.get('skip', {}))} before its position, this loader "
+            f"{shown(expected.get('skip', {}))}: give the same skip, and batch_size, or begin without it"
         )
+    if differing[0].rpartition(".")[2] in ("version", "order"):
+        raise StateError(
+            f"the saved state is of version {other.get(differing[0])} of the order of samples, expected version "
+            f"{own.get(differing[0])}: continue with the release that saved it, or begin without it"
+        )
+    names = [name for name in differing if name.partition(".")[0] == what]
+    values, saved = (", ".join(f"{name} {leaves.get(name, 'none')}" for name in names) for leaves in (own, other))
+    raise StateError(
+        f"the saved state belongs to another {shown(what, 80)[1:-1]}: expected {shown(values, 80)[1:-1]}, the state "
+        f"has {shown(saved, 80)[1:-1]}; load it with what it was saved with, or begin without it"
+    )
 
 
 def _leaves(value: object, name: str = "") -> dict[str, str]:
