@@ -10,13 +10,12 @@ import pytest
 from outofcore.store.codecs import CodecName
 from outofcore.store.seal import ADVICE
 from outofcore.store.verify import verify
-from tests.loading.conftest import write_store
-from tests.property.bit_changes import CODECS, LENGTHS, change
+from tests.property.bit_changes import CODECS, change, small_store
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_changed_bit_is_found_by_verify_and_by_reading(codec: CodecName, tmp_path: Path) -> None:
-    store = write_store(tmp_path / "a.zarr", LENGTHS, codec=codec, shard_rows=512)
+    store = small_store(tmp_path / "a.zarr", codec)
     dice = random.Random(codec)
     for _ in range(40):
         changed = change(store, dice)
