@@ -145,11 +145,9 @@ def test_a_state_of_other_stores_is_refused(months: list[Path]) -> None:
             opened(other).load_state_dict(state)
         assert "\n" not in str(refused.value)
         assert len(str(refused.value)) < 300
-    with pytest.raises(
-        StateError, match=r'another store: expected store\.5 "\w+", store\.6 "\w+", the state has store\.5 "\w+"'
-    ):
+    with pytest.raises(StateError, match=r'another store: expected store\.5 "\w+", .*, the state has store\.5 "\w+",'):
         opened([*months[:4], months[5], months[4]]).load_state_dict(state)
-    with pytest.raises(StateError, match=r'another store: expected store\.6 none, the state has store\.6 "\w+"'):
+    with pytest.raises(StateError, match=r'another store: expected store\.6 none, the state has store\.6 "\w+";'):
         opened(months[:-1]).load_state_dict(state)
 
 

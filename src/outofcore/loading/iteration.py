@@ -449,16 +449,17 @@ def _check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     differing = [name for name in own | other if own.get(name) != other.get(name)]
     if not differing:
         return
-    what = differing[0].partition(".")[0]
+    tops = [name.partition(".")[0] for name in differing]
+    what = next(name for name in (*expected, *map(str, state)) if name in tops)
     if what == "skip":
         raise StateError(
             f"the saved state left out {shown(state.get('skip', {}))} before its position, this loader "
             f"{shown(expected.get('skip', {}))}: give the same skip, and batch_size, or begin without it"
         )
-    if differing[0].rpartition(".")[2] in ("version", "order"):
+    if of_order := [name for name in differing if name.rpartition(".")[2] in ("version", "order")]:
         raise StateError(
-            f"the saved state is of version {other.get(differing[0])} of the order of samples, expected version "
-            f"{own.get(differing[0])}: continue with the release that saved it, or begin without it"
+            f"the saved state is of version {other.get(of_order[0], 'none')[:80]} of the order of samples, expected "
+            f"version {own.get(of_order[0])}: continue with the release that saved it, or begin without it"
         )
     names = [name for name in differing if name.partition(".")[0] == what]
     values, saved = (", ".join(f"{name} {leaves.get(name, 'none')}" for name in names) for leaves in (own, other))
@@ -470,7 +471,7 @@ def _check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 def _leaves(value: object, name: str = "") -> dict[str, str]:
     """JSON texts of nested values by dotted name; of lists and tuples alike, whose values count from 1."""
-    if not value or not isinstance(value, Mapping | list | tuple):
+    if not isinstance(value, Mapping | list | tuple) or not value:
         return {name: json.dumps(value)}
     leaves: dict[str, str] = {}
     for inner, inner_value in value.items() if isinstance(value, Mapping) else enumerate(value, 1):
