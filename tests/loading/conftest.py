@@ -56,7 +56,7 @@ def moving(window: Window | None) -> Window | None:
 
 # Begin with all modules imported, and without the memory that tests before took.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.loading.rank_process", "tests.loading.memory_table"])
+PROCESSES.set_forkserver_preload(["tests.loading.memory_table"])
 
 MakeStore = Callable[..., Path]
 

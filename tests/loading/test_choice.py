@@ -13,14 +13,11 @@ import pytest
 
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.chunk_cache import ChunkCache
-from outofcore.loading.loader import loader
 from outofcore.loading.memory import READY_GROUPS, BatchBytes, MemoryEstimate
 from outofcore.loading.residency import ResidencyPlan, choose
 from outofcore.loading.rows import Rows
-from outofcore.order.plain import Shuffle
 from outofcore.order.windows import Windows
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
-from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.system.recycling import Recycler
 from tests.loading.conftest import MakeStore
@@ -124,24 +121,6 @@ def test_tables_are_read_within_the_budget_wherever_rows_are(kind: Any) -> None:
 
 def test_the_table_has_every_residency() -> None:
     assert ("auto", *RESIDENCIES) == get_args(ResidencyName)
-
-
-@pytest.mark.parametrize("residency", ["ram", "hybrid"])
-def test_auto_is_advised_only_where_it_fits(make_store: MakeStore, residency: Any) -> None:
-    options: dict[str, Any] = {
-        "residency": residency,
-        "tensors": ("id",),
-        "shuffle": Shuffle(pool_blocks=2),
-        "batch_size": 64,
-    }
-    store, memory = make_store(), "1B"
-    for _ in range(2):  # far below, then just below
-        with pytest.raises(BudgetError) as refused:
-            loader(store, "train", memory=memory, threads=1, **options)
-        least = re.search(r"least that works is ([\d.]+ \w+)", str(refused.value))
-        assert least
-        memory = f"{parse_bytes(least[1]) * 98 // 100}B"
-    assert ("residency='auto'" in str(refused.value)) == (residency == "ram")
 
 
 def least_of(parts: list[MemoryEstimate], rows: list[int]) -> int:

@@ -22,13 +22,13 @@ from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
-from outofcore.order.plain import InOrder, Shuffle
+from outofcore.order.plain import Shuffle
 from outofcore.order.windows import Window
 from outofcore.store.codecs import CodecName
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
-from tests.loading.conftest import ROWS, WINDOWS, MakeStore, Plain, flat, identities, moving, rows_of, threads_since
+from tests.loading.conftest import ROWS, MakeStore, Plain, flat, identities, rows_of, threads_since
 
 
 @pytest.mark.parametrize("codec", get_args(CodecName))
@@ -49,43 +49,6 @@ def test_raw_batches_hold_what_was_stored(make_store: MakeStore, codec: str) -> 
         "sparse": "int8",
         "picture": "uint8",
     }
-
-
-@pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.parametrize(
-    "shuffle",
-    [Shuffle(pool_blocks=3, block_rows=64), InOrder(pool_blocks=3, block_rows=64), Shuffle(full=True)],
-    ids=["blocks", "in order", "full"],
-)
-def test_every_residency_and_number_of_threads_gives_the_same_batches(
-    make_store: MakeStore, kind: str, shuffle: Any
-) -> None:
-    found = set()
-    for codec, residency, threads in [
-        ("none", "mapped", 1),
-        ("none", "streamed", 2),
-        ("zstd", "streamed", 1),
-        ("zstd", "streamed", 8),
-        ("lz4", "hybrid", 2),
-        ("zstd", "ram", 3),
-        ("none", "auto", 2),
-    ]:
-        if shuffle == Shuffle(full=True) and residency in ("streamed", "hybrid"):
-            continue
-        batches = loader(
-            make_store(codec=codec),
-            batch_size=96,
-            shuffle=shuffle,
-            memory="8MiB",
-            residency=residency,  # type: ignore[arg-type]
-            tensors=Plain(),
-            window=moving(WINDOWS[kind]) if kind == "never" else WINDOWS[kind],
-            threads=threads,
-        )
-        epochs = [[{name: value.tolist() for name, value in batch.items()} for batch in batches] for _ in range(2)]
-        assert epochs[0] != epochs[1] or isinstance(shuffle, InOrder)
-        found.add(repr(epochs))
-    assert len(found) == 1
 
 
 def test_batches_stay_as_they_were_delivered(make_store: MakeStore) -> None:

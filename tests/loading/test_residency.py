@@ -55,17 +55,6 @@ def test_a_byte_that_changes_after_an_epoch_is_noticed_by_the_next(store: Path) 
         list(batches)
 
 
-def test_bytes_read_are_those_of_all_chunks_once_where_rows_stay(store: Path) -> None:
-    stored = sum(path.stat().st_size for path in (store / "train" / "id").glob("c.*"))
-    for residency in ("ram",):
-        batches = loader(store, "train", 50, tensors=("id",), residency=residency, memory="64MiB", shuffle=False)
-        list(batches)
-        read = batches.stats.bytes_read
-        assert 1000 * 8 <= read <= stored, residency
-        list(batches)
-        assert batches.stats.bytes_read == read, residency
-
-
 def test_a_shard_that_is_cut_short_is_refused_and_does_not_kill_the_process(store: Path) -> None:
     batches = mapped(store)
     list(batches)

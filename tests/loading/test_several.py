@@ -159,14 +159,6 @@ def columns_of(rows: np.ndarray[Any, Any]) -> dict[str, list[int]]:
     return {"length": lengths[number].tolist(), "label": labels[number].tolist(), "sequence": number.tolist()}
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
-def test_each_sample_has_the_columns_of_its_sequence(months: list[Path], kind: str) -> None:
-    columns = ("length", "label", "sequence")
-    for batch in opened(months, window=WINDOWS[kind], columns=columns):
-        rows = batch["id"].reshape(len(batch["id"]), -1)[:, -1 if kind == "reach" else 0].numpy()
-        assert {name: batch[name].tolist() for name in columns} == columns_of(rows)
-
-
 def test_balanced_entries_count_rows_over_all_stores(months: list[Path]) -> None:
     first = np.arange(0, ROWS - 50, 50)
     entries = {"group": first // 500, "first": first, "count": np.full(len(first), 25), "step": np.full(len(first), 2)}

@@ -104,13 +104,6 @@ def test_reads_neighbouring_entries_together(make_store: MakeStore) -> None:
     assert batches.readers[0].sampler.limits(1).chunks >= max(chunks)
 
 
-def test_a_batch_may_have_all_groups(make_store: MakeStore) -> None:
-    batches = list(open_balanced(make_store(LENGTHS), entries(groups=PLAYERS)))
-    assert len(batches) > 1
-    for batch in batches:
-        assert sorted(owners(batch["id"].numpy().reshape(PLAYERS, -1))[:, 0]) == list(range(PLAYERS))
-
-
 @pytest.mark.parametrize(
     ("changes", "options", "named"),
     [

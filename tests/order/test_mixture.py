@@ -23,7 +23,6 @@ from outofcore.settings.sizes import parse_bytes
 from tests.loading.conftest import (
     WINDOWS,
     MakeStore,
-    flat,
     identities,
     opened_once,
     rows_of,
@@ -197,14 +196,6 @@ def test_a_source_much_smaller_than_a_batch_comes_again_and_again(make_store: Ma
     counts = np.bincount(order[order >= FIRST] - FIRST, minlength=20)
     assert counts.sum() == pytest.approx(1000, abs=20)
     assert counts.max() - counts.min() <= 1
-
-
-def test_columns_are_those_of_the_source(sources: dict[str, list[Path]]) -> None:
-    lengths = np.array(flat(flat([[each] for stores in SIZES.values() for each in stores])))
-    for batch in opened(sources, columns=("length",)):
-        row = batch["id"].numpy()
-        inside = row % FIRST + np.cumsum([0, *sizes()])[row // FIRST]
-        assert batch["length"].tolist() == np.repeat(lengths, lengths)[inside].tolist()
 
 
 def test_two_pools_touch_no_more_chunks_than_are_said(make_store: MakeStore) -> None:

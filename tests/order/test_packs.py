@@ -191,10 +191,6 @@ def test_a_dataset_has_the_windows_by_number(months: list[Path]) -> None:
     assert batch["sequence"].tolist() == np.searchsorted(ends, batch["id"][:, 0].numpy(), "right").tolist()
 
 
-def test_a_store_without_sequences_has_no_sample(make_store: MakeStore) -> None:
-    assert len(opened(make_store([0]))) == 0
-
-
 def test_a_line_says_how_full_windows_are(months: list[Path]) -> None:
     expected = [len(dict(sample)) for sample in of_months(33)]
     share = sum(expected) / (33 * len(expected))

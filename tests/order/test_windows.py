@@ -55,17 +55,3 @@ def test_pack_runs_on(rows: int, length: int, stride: int, phase: bool, data: st
     assert all(row + length <= rows for row in first)
     # No window is missing, but for the one that some phases have no room for.
     assert moved + windows.samples * stride + length > rows - (stride if phase else 0)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.integers(0, 60), st.integers(1, 12))
-def test_reach_has_a_sample_a_row_that_ends_with_it(rows: int, length: int) -> None:
-    windows = Windows(rows, Window(length=length, mode="reach"))
-    assert windows.samples == rows
-    assert (windows.first_rows(np.arange(rows)) + length - 1).tolist() == list(range(rows))
-
-
-def test_a_sample_is_a_row_without_a_window() -> None:
-    windows = Windows(5)
-    assert (windows.samples, windows.length, windows.bytes) == (5, 1, 0)
-    assert windows.first_rows(np.arange(5)).tolist() == [0, 1, 2, 3, 4]

@@ -94,18 +94,6 @@ def test_every_sample_once_and_ranks_take_turns(layout: Layout, number: int, ran
             assert epoch.samples(pool, rank, world).tolist() == own[(rank - start) % world :: world]
 
 
-@settings(deadline=None, max_examples=60)
-@given(layouts(), st.integers(0, 99), st.data())
-def test_position_to_pool_and_sample(layout: Layout, number: int, data: st.DataObject) -> None:
-    if not layout.begin:
-        return
-    position = data.draw(st.integers(0, len(layout.begin) - 1))
-    epoch = layout.sampler(3).epoch(number)
-    pool = epoch.pool_of(position)
-    assert epoch.pool_start(pool) <= position < epoch.pool_start(pool + 1)
-    assert epoch.samples(pool)[position - epoch.pool_start(pool)] == whole_epoch(epoch)[position]
-
-
 @settings(deadline=None, max_examples=100)
 @given(layouts(), st.integers(0, 20))
 def test_pools_have_equal_numbers_of_blocks_and_share_no_chunk(layout: Layout, number: int) -> None:
@@ -150,21 +138,3 @@ def test_ranks_read_chunks_of_their_own() -> None:
     for pool in range(epoch.pools):
         chunks = [{int(sample) // 64 for sample in epoch.samples(pool, rank, 8)} for rank in range(8)]
         assert sum(map(len, chunks)) == len(set().union(*chunks))
-
-
-def test_epochs_and_seeds_differ_and_repeat() -> None:
-    layout = rows(5000, 32, 2, 8)
-    orders = {
-        (seed, number): tuple(whole_epoch(layout.sampler(seed).epoch(number))) for seed in (0, 1) for number in (0, 1)
-    }
-    assert len(set(orders.values())) == 4
-    assert orders[1, 1] == tuple(whole_epoch(layout.sampler(1).epoch(1)))
-
-
-def test_the_cut_moves_from_epoch_to_epoch() -> None:
-    sampler = rows(5000, 16, 4, 500).sampler(0)
-    sizes = set()
-    for number in range(50):
-        starts, counts = (each.tolist() for each in sampler.epoch(number).pool_blocks(0))
-        sizes.add(counts[starts.index(0)])
-    assert sizes == {16, 32, 48, 64}

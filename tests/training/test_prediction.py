@@ -265,9 +265,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     batches = loader(store, "train", 32, tensors=reading, columns=columns, shuffle=Shuffle(pool_blocks=4), threads=2)
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:
-        real = measure(
-            reader.split, reader.sampler.limits(1), reader.sampler.access, sample_bytes(reader.split), 32, 1, 2, 1
-        )
+        real = measure(reader.split, reader.sampler.limits(1), sample_bytes(reader.split), 32, 1, 2, 1)
         part = reader.split.part
         rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
         found = loader_needs(schemas[part], rows, sequences, reading, settings, threads=2, taken=columns)

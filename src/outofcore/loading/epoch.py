@@ -188,13 +188,10 @@ class SplitEpoch:
     def __init__(
         self, reader: SplitReader, residency: Residency, number: int, batching: Batching, workers: Workers
     ) -> None:
-        self._split, self._stream = reader.split, reader.stream
-        self._residency = residency
-        self._batching = batching
-        self._workers = workers
-        self._positions = reader.sampler.positions
-        self._sampler, self._number = reader.sampler, number
-        self._end = self._positions
+        self._split, self._stream, self._sampler = reader.split, reader.stream, reader.sampler
+        self._residency, self._number = residency, number
+        self._batching, self._workers = batching, workers
+        self._end = self._positions = reader.sampler.positions
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.split.place or 0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from inspect import signature
 from itertools import chain
@@ -168,19 +167,17 @@ def loader(
         )
 
     opened_splits = [
-        replace(
-            open_split(
-                stores,
-                split,
-                name,
-                tensors=tensors,
-                columns=of_sequences,
-                window=window,
-                where=where,
-                budget=budget,
-                stores_of_sources={name: len(own) for name, own in named.items()} if sampling.mixes_sources else {},
-                names_rows=sampling.names_rows,
-            ),
+        open_split(
+            stores,
+            split,
+            name,
+            tensors=tensors,
+            columns=of_sequences,
+            window=window,
+            where=where,
+            budget=budget,
+            stores_of_sources={name: len(own) for name, own in named.items()} if sampling.mixes_sources else {},
+            names_rows=sampling.names_rows,
             transform=None if map is None else Transform(map),
             place=known.index(name) if len(parts) > 1 else None,
         )
@@ -201,20 +198,11 @@ def loader(
         return [sampler.limits(gcd(batching.world, sampler.lanes)) for sampler in samplers]
 
     def planned(
-        pool_blocks: int | None = None, batch_size: int = batch_size, residency: ResidencyName = residency
+        pool_blocks: int | None = None, batch_size: int = batch_size
     ) -> tuple[list[ResidencyPlan], BatchBytes, int]:
         estimates = [
-            measure(
-                opened,
-                limits_of_part,
-                sampler.access,
-                sample,
-                batch_size,
-                batching.world,
-                threads,
-                len(parts),
-            )
-            for (opened, sampler), limits_of_part, sample in zip(pairs, limits(pool_blocks), samples, strict=True)
+            measure(*part, batch_size, batching.world, threads, len(parts))
+            for part in zip(opened_splits, limits(pool_blocks), samples, strict=True)
         ]
         return choose(residency, estimates, budget)
 
@@ -222,9 +210,7 @@ def loader(
         plans, bytes_of_batches, room = planned()
     except BudgetError as error:
         sizes = batch_size if sampling.samples_of_batch(1) == 1 else 0  # else it follows from the sampling
-        raise BudgetError(
-            f"{error}{smaller(planned, residency, sampling.pool_blocks, sizes, batching.world)}"
-        ) from None
+        raise BudgetError(f"{error}{smaller(planned, sampling.pool_blocks, sizes, batching.world)}") from None
     for opened in opened_splits:
         opened.columns.read()
     for store in stores:

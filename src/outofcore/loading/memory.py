@@ -185,23 +185,34 @@ def memory_estimate(
     world: int,
     *,
     batch_size: int,
+    chunk: int,
     chunks: int,
     tables: int,
     opening: int,
-    decoding: int,
     threads: int,
+    mappable: bool,
     parts: int = 1,
-    **others: Any,
+    local: bool = True,
+    held: int = 1,
+    fetching: int = 0,
 ) -> MemoryEstimate:
-    """What one of ``world`` ranks needs for such samples; bytes of tables are in addition to those of ``limits``."""
+    """What one of ``world`` ranks needs for such samples; bytes of tables are in addition to those of ``limits``.
+
+    A thread holds ``held`` chunks while it decodes one; ``fetching`` bytes are held while those of a remote store come.
+    """
+    pool_chunks = chunks if limits.chunks is None else limits.chunks
     return MemoryEstimate(
+        access=limits.access,
+        mappable=mappable,
+        chunk=chunk,
         chunks=chunks,
-        pool_chunks=chunks if limits.chunks is None else limits.chunks,
+        pool_chunks=pool_chunks,
         batches=sample.batches(-(-batch_size // world), threads, GROUP_BATCHES if parts == 1 else 1),
         tables=limits.table_bytes + tables + 5 * 8 * limits.samples + 8 * limits.weights,
         opening=limits.table_bytes + opening,
-        decoding=decoding + threads * THREAD_BYTES,
-        **others,
+        decoding=fetching
+        + decoding_bytes(threads, chunk, chunks, pool_chunks, local=local, held=held)
+        + threads * THREAD_BYTES,
     )
 
 
@@ -220,7 +231,6 @@ def decoding_bytes(threads: int, chunk: int, chunks: int, pool_chunks: int, *, l
 def measure(
     split: Split,
     limits: PoolLimits,
-    access: Access,
     sample: SampleBytes,
     batch_size: int,
     world: int,
@@ -232,23 +242,21 @@ def measure(
     tables = split.columns.bytes + (0 if mask is None else mask.nbytes)
     cached = sorted(array.cached_bytes for array in rows.arrays)
     kept = sum(cached) + 2 * sum(cached[-threads:])  # one that is being decoded is there encoded and decoded besides
-    chunk, chunks = rows.row_bytes * rows.chunk_rows, rows.chunks if split.used is None else len(split.used)
-    pool_chunks = chunks if limits.chunks is None else limits.chunks
     held = max(array.decoding for array in rows.fields.values())
-    fetching = 0 if split.local or held != 1 else max(array.fetching for array in rows.arrays)
     return memory_estimate(
         sample,
         limits,
         world,
         batch_size=batch_size,
-        chunk=chunk,
-        chunks=chunks,
+        chunk=rows.row_bytes * rows.chunk_rows,
+        chunks=rows.chunks if split.used is None else len(split.used),
         tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, weights=limits.by_sequence) else 0),
         threads=threads,
         parts=parts,
-        decoding=fetching + decoding_bytes(threads, chunk, chunks, pool_chunks, local=split.local, held=held),
-        access=access,
+        local=split.local,
+        held=held,
+        fetching=0 if split.local or held != 1 else max(array.fetching for array in rows.arrays),
         mappable=split.mappable,
     )
 
@@ -313,8 +321,8 @@ def prove_tables(budget: int, splits: Sequence[Split]) -> None:
         )
 
 
-def smaller(planned: Callable[..., object], residency: str, pool_blocks: int, batch_size: int, least_size: int) -> str:
-    """What else would fit a budget that was refused: the largest pool or batch, or another residency."""
+def smaller(planned: Callable[..., object], pool_blocks: int, batch_size: int, least_size: int) -> str:
+    """What else would fit a budget that was refused: the largest pool or batch."""
 
     def accepted(**changes: Any) -> bool:
         try:
@@ -331,5 +339,4 @@ def smaller(planned: Callable[..., object], residency: str, pool_blocks: int, ba
 
     ways = [f"pool_blocks={blocks}"] if (blocks := largest("pool_blocks", pool_blocks)) else []
     ways += [f"batch_size={size}"] if (size := largest("batch_size", batch_size)) >= least_size else []
-    ways += ["residency='auto'"] if residency != "auto" and accepted(residency="auto") else []
     return f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"

@@ -148,6 +148,8 @@ def open_split(
     stores_of_sources: Mapping[str, int] = MappingProxyType({}),
     names_rows: bool = False,
     moves: bool = True,
+    transform: Transform | None = None,
+    place: int | None = None,
 ) -> Split:
     """Open a split; where ``tensors`` and ``window`` are None, the stores' domain decides.
 
@@ -199,7 +201,9 @@ def open_split(
         sequences,
         values,
         text,
-        stores_of_sources=dict(stores_of_sources),
+        transform,
+        place,
+        stores_of_sources,
     )
 
 

@@ -117,8 +117,6 @@ def _fraction(name: str, weight: object) -> Fraction:
 class MixtureSampler(Sampler):
     """Draws from several sources in fixed shares."""
 
-    access = "pools"
-
     def __init__(
         self,
         mixture: Mixture,
@@ -164,6 +162,7 @@ class MixtureSampler(Sampler):
         chunks = [min(own, plain.span_chunks(span)) for own, (span, plain) in zip(self._chunks, pairs, strict=True)]
         tables = self._windows.bytes + sum(plain.table_bytes for plain in self.plain)
         return PoolLimits(
+            access="pools",
             samples=self.pool_positions + sum(span + 2 * plain.pool_samples(1) for span, plain in pairs),
             chunks=sum(-(-count // 2) for count in chunks),  # half of those of two pools
             table_bytes=self.schedule.nbytes + tables,

@@ -114,7 +114,6 @@ class PlainSampler(Sampler):
     def __init__(self, windows: Windows, chunk_rows: int, seed: int, sampling: Pools) -> None:
         self.windows, self.by, self.lanes, self.pool_blocks = windows, sampling.by, sampling.lanes, sampling.pool_blocks
         self.mixed = self.by == "blocks"
-        self.access = "anywhere" if self.by == "full" else "pools"
         self._seed, self._chunk_rows = seed, chunk_rows
         few = 1 if windows.window is None and not windows.selects else WINDOW_BLOCK_CHUNKS
         self.block_chunks = few if sampling.block_rows is None else max(1, sampling.block_rows // chunk_rows)
@@ -148,7 +147,10 @@ class PlainSampler(Sampler):
 
     def limits(self, world: int) -> PoolLimits:
         return PoolLimits(
-            samples=self.pool_samples(world), chunks=self.pool_chunks(world), table_bytes=self.table_bytes
+            access="anywhere" if self.by == "full" else "pools",
+            samples=self.pool_samples(world),
+            chunks=self.pool_chunks(world),
+            table_bytes=self.table_bytes,
         )
 
     def with_pool(self, blocks: int) -> PlainSampler:

@@ -36,6 +36,7 @@ class PoolLimits:
     """The most that a rank needs to draw a pool, known before anything is read; the budget follows from it."""
 
     samples: int  # per pool
+    access: Access = "recurring"
     chunks: int | None = None  # that hold these; None for all of the split
     table_bytes: int = 0  # held throughout
     weights: int = 0  # values of a column that are read to draw a pool
@@ -45,7 +46,6 @@ class PoolLimits:
 class Sampler(ABC):
     """A way of sampling a split."""
 
-    access: Access = "recurring"
     lanes = 1  # to which positions are dealt in turn: ranks whose number divides it draw only their own samples
 
     @property

@@ -62,8 +62,6 @@ class Weighted(Pools):
 class WeightedSampler(Sampler):
     """Draws samples by weight, from the pools of plain sampling."""
 
-    access = "pools"
-
     def __init__(
         self,
         plain: PlainSampler,
@@ -103,6 +101,7 @@ class WeightedSampler(Sampler):
         # epoch: less than two rounds. A rank has one draw more than its share in each of its lanes.
         pool_positions = self.positions * heaviest // self._total + 2 * self.lanes
         return PoolLimits(
+            access="pools",
             samples=pool_positions // world + self.lanes,
             chunks=self.plain.pool_chunks(1),
             table_bytes=self.plain.table_bytes + self.sums.nbytes + self._weights_bytes,

@@ -24,7 +24,6 @@ from outofcore.loading.memory import (
     SAMPLE_BYTES,
     MemoryEstimate,
     SampleBytes,
-    decoding_bytes,
     loose_bytes,
     memory_estimate,
     table_bytes,
@@ -273,9 +272,8 @@ def loader_needs(
     limits, size = sampler.limits(math.gcd(world, sampler.lanes)), section.train.batch_size
     if balanced:  # a pool is a batch
         size = math.prod(balanced)
-        limits = replace(limits, samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
+        limits = replace(limits, access="recurring", samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
     sample, chunk = made_up_sample(schema, reading)[1], layout.chunk_rows * sum(field.row_bytes for field in fields)
-    pool_chunks = chunks if limits.chunks is None else limits.chunks
     return memory_estimate(
         replace(sample, tensors=sample.tensors + _values_bytes(schema, taken)),
         limits,
@@ -283,12 +281,10 @@ def loader_needs(
         batch_size=size,
         chunk=chunk,
         chunks=chunks,
-        decoding=decoding_bytes(threads, chunk, chunks, pool_chunks, local=True),
         tables=table_bytes(chunks, len(fields)) + table,
         opening=table + 16 * sequences,
         threads=threads,
         mappable=layout.codec == "none",
-        access="recurring" if balanced else "pools",
     )
 
 
