@@ -16,6 +16,7 @@ from outofcore.loading.chunk_cache import ChunkCache
 from outofcore.loading.memory import READY_GROUPS, BatchBytes, MemoryEstimate
 from outofcore.loading.residency import ResidencyPlan, choose
 from outofcore.loading.rows import Rows
+from outofcore.order.sampling import PoolLimits
 from outofcore.order.windows import Windows
 from outofcore.settings.residencies import RESIDENCIES, ResidencyName
 from outofcore.store.reader import open_store
@@ -24,9 +25,15 @@ from tests.loading.conftest import MakeStore
 
 CHUNK = 1 << 20
 NEEDS = MemoryEstimate(
-    chunk=CHUNK, chunks=100, pool_chunks=8, batches=BatchBytes(CHUNK // 32, 0, 0, 2), tables=5000, decoding=2 * CHUNK
+    limits=PoolLimits(samples=0, chunks=8, access="pools"),
+    batches=BatchBytes(CHUNK // 32, 0, 0, 2),
+    chunk=CHUNK,
+    chunks=100,
+    split_tables=5000,
+    decoded_at_once=2 * CHUNK,
 )
-ANYWHERE, MAPPABLE = {"access": "anywhere"}, {"mappable": True}
+ANYWHERE: dict[str, Any] = {"limits": replace(NEEDS.limits, access="anywhere")}
+MAPPABLE = {"mappable": True}
 WHOLE, STREAMED, FIXED = NEEDS.whole, NEEDS.streamed, NEEDS.fixed
 GROUPS = NEEDS.batches.best - NEEDS.batches.least
 PLENTY = 10 * WHOLE
@@ -71,7 +78,7 @@ def test_auto_takes_the_first_that_fits(budget: int, changes: dict[str, Any], ki
 def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access: str) -> None:
     budget = int(STREAMED + GROUPS + share * 100 * CHUNK)
     for kind in ("auto", "hybrid"):
-        plan = chosen(kind, budget, {"access": access})  # type: ignore[arg-type]
+        plan = chosen(kind, budget, {"limits": replace(NEEDS.limits, access=access)})  # type: ignore[arg-type]
         assert plan.kind == "hybrid"
         assert FIXED + plan.slots * CHUNK > budget - GROUPS - CHUNK
         stay = plan.slots - NEEDS.slots
@@ -113,7 +120,7 @@ def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int
 @pytest.mark.parametrize("kind", [name for name in get_args(ResidencyName) if name != "auto"])
 def test_tables_are_read_within_the_budget_wherever_rows_are(kind: Any) -> None:
     """Reading them may take more than all that an epoch holds."""
-    tables = MAPPABLE | {"opening": PLENTY}
+    tables = MAPPABLE | {"split_opening": PLENTY}
     assert chosen(kind, PLENTY, tables).kind == kind
     with pytest.raises(BudgetError, match="the least that works is"):
         chosen(kind, PLENTY - 1, tables)
@@ -137,7 +144,7 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
     assert room >= parts[0].batches.best
     whole = least_of(parts, [each.decoded for each in parts])
     assert [plan.kind for plan in choose("ram", parts, whole)[0]] == ["ram"] * 3
-    anywhere = [replace(each, access="anywhere") for each in parts]
+    anywhere = [replace(each, **ANYWHERE) for each in parts]
     assert [plan.kind for plan in choose("auto", anywhere, whole)[0]] == ["ram"] * 3
     with pytest.raises(BudgetError, match="too small: all rows"):
         choose("ram", parts, whole - 1)

@@ -24,7 +24,7 @@ import torch
 from outofcore.errors import BudgetError
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split, StoredReading
-from outofcore.order.sampling import Access, PoolLimits
+from outofcore.order.sampling import PoolLimits
 from outofcore.settings.sizes import format_bytes
 from outofcore.system.recycling import RETURNED_BYTES, recycled
 
@@ -115,7 +115,7 @@ class SampleBytes:
     map_result: int = 0  # of what map= allocates for the batch that it returns
     map_peak: int = 0  # most that map= allocates at once, its result included
 
-    def batches(self, samples: int, threads: int, most: int) -> BatchBytes:
+    def batches(self, samples: int, threads: int, most: int = GROUP_BATCHES) -> BatchBytes:
         """Batches of so many samples on this rank."""
         return BatchBytes(
             samples * (self.rows + self.tensors),
@@ -143,20 +143,34 @@ def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> 
 class MemoryEstimate:
     """What a rank takes to read a split."""
 
-    tables: int  # bytes of the order, of sequences, columns and chunk indexes
-    opening: int = 0  # bytes held while tables are read
-    decoding: int = 0  # bytes of chunks being decoded
+    limits: PoolLimits
     batches: BatchBytes
     chunk: int  # decoded bytes of one chunk of all fields
     chunks: int  # of the split that samples are in
-    pool_chunks: int  # most chunks per pool
-    access: Access = "pools"
+    split_tables: int  # bytes of sequences, columns and chunk indexes
+    split_opening: int = 0  # bytes of sequences and columns while they are read
+    decoded_at_once: int = 0  # bytes of chunks being decoded
     mappable: bool = False  # all fields are in uncompressed local files
+
+    @property
+    def tables(self) -> int:
+        """Bytes of the tables of the split and the order, and of the order of a pool."""
+        return self.split_tables + self.limits.table_bytes + 5 * 8 * self.limits.samples + 8 * self.limits.weights
+
+    @property
+    def opening(self) -> int:
+        """Bytes held while tables are read."""
+        return self.split_opening + self.limits.table_bytes
+
+    @property
+    def decoding(self) -> int:
+        """Bytes that threads hold to decode."""
+        return self.decoded_at_once + self.batches.threads * THREAD_BYTES
 
     @property
     def slots(self) -> int:
         """Chunks of two pools, one in use and one being read, or of the whole split if that is less."""
-        return min(2 * self.pool_chunks, self.chunks)
+        return self.chunks if self.limits.chunks is None else min(2 * self.limits.chunks, self.chunks)
 
     @property
     def decoded(self) -> int:
@@ -177,43 +191,6 @@ class MemoryEstimate:
     def whole(self) -> int:
         """Least bytes for holding the whole split."""
         return max(self.fixed + self.decoded, self.opening)
-
-
-def memory_estimate(
-    sample: SampleBytes,
-    limits: PoolLimits,
-    world: int,
-    *,
-    batch_size: int,
-    chunk: int,
-    chunks: int,
-    tables: int,
-    opening: int,
-    threads: int,
-    mappable: bool,
-    parts: int = 1,
-    local: bool = True,
-    held: int = 1,
-    fetching: int = 0,
-) -> MemoryEstimate:
-    """What one of ``world`` ranks needs for such samples; bytes of tables are in addition to those of ``limits``.
-
-    A thread holds ``held`` chunks while it decodes one; ``fetching`` bytes are held while those of a remote store come.
-    """
-    pool_chunks = chunks if limits.chunks is None else limits.chunks
-    return MemoryEstimate(
-        access=limits.access,
-        mappable=mappable,
-        chunk=chunk,
-        chunks=chunks,
-        pool_chunks=pool_chunks,
-        batches=sample.batches(-(-batch_size // world), threads, GROUP_BATCHES if parts == 1 else 1),
-        tables=limits.table_bytes + tables + 5 * 8 * limits.samples + 8 * limits.weights,
-        opening=limits.table_bytes + opening,
-        decoding=fetching
-        + decoding_bytes(threads, chunk, chunks, pool_chunks, local=local, held=held)
-        + threads * THREAD_BYTES,
-    )
 
 
 def decoding_bytes(threads: int, chunk: int, chunks: int, pool_chunks: int, *, local: bool, held: int = 1) -> int:
@@ -242,28 +219,25 @@ def measure(
     tables = split.columns.bytes + (0 if mask is None else mask.nbytes)
     cached = sorted(array.cached_bytes for array in rows.arrays)
     kept = sum(cached) + 2 * sum(cached[-threads:])  # one that is being decoded is there encoded and decoded besides
+    chunk, chunks = rows.row_bytes * rows.chunk_rows, rows.chunks if split.used is None else len(split.used)
+    pool_chunks = chunks if limits.chunks is None else limits.chunks
     held = max(array.decoding for array in rows.fields.values())
-    return memory_estimate(
-        sample,
-        limits,
-        world,
-        batch_size=batch_size,
-        chunk=rows.row_bytes * rows.chunk_rows,
-        chunks=rows.chunks if split.used is None else len(split.used),
-        tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
-        opening=tables + (split.sequences.extents_bytes if _reads_extents(split, weights=limits.by_sequence) else 0),
-        threads=threads,
-        parts=parts,
-        local=split.local,
-        held=held,
-        fetching=0 if split.local or held != 1 else max(array.fetching for array in rows.arrays),
+    fetching = 0 if split.local or held != 1 else max(array.fetching for array in rows.arrays)
+    return MemoryEstimate(
+        limits=limits,
+        batches=sample.batches(-(-batch_size // world), threads, GROUP_BATCHES if parts == 1 else 1),
+        chunk=chunk,
+        chunks=chunks,
+        split_tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
+        split_opening=tables + (split.sequences.extents_bytes if _reads_extents(split, limits) else 0),
+        decoded_at_once=fetching + decoding_bytes(threads, chunk, chunks, pool_chunks, local=split.local, held=held),
         mappable=split.mappable,
     )
 
 
-def _reads_extents(split: Split, *, weights: bool) -> bool:
+def _reads_extents(split: Split, limits: PoolLimits) -> bool:
     window, columns = split.windows.window, split.columns.bytes > 0
-    return bool(split.selects) or columns or weights or (window is not None and window.by_sequence)
+    return bool(split.selects) or columns or limits.by_sequence or (window is not None and window.by_sequence)
 
 
 def sample_bytes(split: Split) -> SampleBytes:

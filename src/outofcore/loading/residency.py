@@ -157,7 +157,7 @@ def choose(
     opening = sum(estimate.opening for estimate in estimates)
     ledger["tables while they are read"] = max(0, opening - sum(ledger.values()))
     least = sum(ledger.values())
-    if any(estimate.access == "anywhere" for estimate in estimates) and kept != "all rows":
+    if any(estimate.limits.access == "anywhere" for estimate in estimates) and kept != "all rows":
         _refuse_anywhere(kind, estimates, budget, sum(ledger.values()) - sum(arenas))
     if least > budget:
         first, *others = ((name, format_bytes(size)) for name, size in ledger.items() if size)
@@ -179,12 +179,12 @@ def choose(
 def _least_slots(kind: ResidencyName, needs: MemoryEstimate) -> int:
     """Slots of the arena without which a split cannot be read."""
     mapped = kind == "mapped" or (kind == "auto" and _cached_by_system(needs))
-    return 0 if mapped else needs.chunks if kind == "ram" or needs.access == "anywhere" else needs.slots
+    return 0 if mapped else needs.chunks if kind == "ram" or needs.limits.access == "anywhere" else needs.slots
 
 
 def _cached_by_system(needs: MemoryEstimate) -> bool:
     """Whether rows may be mapped: where pages of the split stay in memory, or nothing else can hold them."""
-    return needs.mappable and (needs.access == "anywhere" or needs.decoded <= usable_memory().value)
+    return needs.mappable and (needs.limits.access == "anywhere" or needs.decoded <= usable_memory().value)
 
 
 def _plan(kind: ResidencyName, needs: MemoryEstimate, room: int, spare: int, budget: int) -> ResidencyPlan:
@@ -192,7 +192,7 @@ def _plan(kind: ResidencyName, needs: MemoryEstimate, room: int, spare: int, bud
     least = _least_slots(kind, needs)
     exceeds = f"{format_bytes(needs.decoded)} decoded and batches in flight exceed the budget of {format_bytes(budget)}"
     more = min(spare // max(needs.chunk, 1), needs.chunks)  # slots in addition to those of two pools
-    worthwhile = needs.access != "anywhere" and more >= _WORTH_KEEPING * needs.chunks
+    worthwhile = needs.limits.access != "anywhere" and more >= _WORTH_KEEPING * needs.chunks
     fits = (needs.chunks - least) * needs.chunk <= (spare if worthwhile or _cached_by_system(needs) else room)
     if kind == "ram" or (kind == "auto" and fits):
         reason = f"{format_bytes(needs.decoded)} decoded fit the budget of {format_bytes(budget)}"
@@ -205,7 +205,9 @@ def _plan(kind: ResidencyName, needs: MemoryEstimate, room: int, spare: int, bud
     if kind == "streamed" or (kind == "auto" and not worthwhile):
         return ResidencyPlan(kind="streamed", reason=reason, slots=least)
     share = f"{more / max(needs.chunks, 1):.0%} of the rows stay, in addition to two pools"
-    pinned = 0 if needs.access == "recurring" else more  # recently used chunks are the ones to keep where they recur
+    pinned = (
+        0 if needs.limits.access == "recurring" else more
+    )  # recently used chunks are the ones to keep where they recur
     return ResidencyPlan(kind="hybrid", reason=f"{reason}; {share}", slots=least + more, pinned=pinned)
 
 

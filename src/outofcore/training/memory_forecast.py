@@ -24,8 +24,8 @@ from outofcore.loading.memory import (
     SAMPLE_BYTES,
     MemoryEstimate,
     SampleBytes,
+    decoding_bytes,
     loose_bytes,
-    memory_estimate,
     table_bytes,
 )
 from outofcore.loading.sequences import indexable
@@ -274,16 +274,16 @@ def loader_needs(
         size = math.prod(balanced)
         limits = replace(limits, access="recurring", samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
     sample, chunk = made_up_sample(schema, reading)[1], layout.chunk_rows * sum(field.row_bytes for field in fields)
-    return memory_estimate(
-        replace(sample, tensors=sample.tensors + _values_bytes(schema, taken)),
-        limits,
-        world,
-        batch_size=size,
+    pool_chunks = chunks if limits.chunks is None else limits.chunks
+    sample = replace(sample, tensors=sample.tensors + _values_bytes(schema, taken))
+    return MemoryEstimate(
+        limits=limits,
+        batches=sample.batches(-(-size // world), threads),
         chunk=chunk,
         chunks=chunks,
-        tables=table_bytes(chunks, len(fields)) + table,
-        opening=table + 16 * sequences,
-        threads=threads,
+        split_tables=table_bytes(chunks, len(fields)) + table,
+        split_opening=table + 16 * sequences,
+        decoded_at_once=decoding_bytes(threads, chunk, chunks, pool_chunks, local=True),
         mappable=layout.codec == "none",
     )
 
