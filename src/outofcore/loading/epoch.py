@@ -88,15 +88,6 @@ class SplitReader:
         """What determines the order, apart from store and seed."""
         return self.sampler.describe() | ({"where": self.split.selects} if self.split.selects else {})
 
-    def groups(
-        self, number: int, start: int, batching: Batching, group_batches: int, workers: Workers
-    ) -> Iterator[Job[Group]]:
-        """Groups of up to ``group_batches`` batches, of epoch ``number`` after ``start`` samples over all ranks.
-
-        Each is submitted when the iterator comes to it.
-        """
-        return SplitEpoch(self, self._open(), number, batching, workers).groups(start, group_batches)
-
     def first_rows(self, number: int, start: int, batching: Batching) -> Iterator[tuple[int, Ints]]:
         """Start and first rows of the samples of each pool of an epoch, over all ranks, from that of ``start`` on.
 
@@ -121,7 +112,7 @@ class SplitReader:
         """Free all memory."""
         self._bytes_before, self._residency = self.bytes_read, None
 
-    def _open(self) -> Residency:
+    def open(self) -> Residency:
         """The residency of this process: after a fork another one, as locks that were held stay locked."""
         if self._residency is None or self._process != os.getpid():
             residency = self.plan.open(self.split, self.recyclers)
@@ -185,18 +176,19 @@ class _Gathered:
 class SplitEpoch:
     """One epoch of a split on one rank."""
 
-    def __init__(
-        self, reader: SplitReader, residency: Residency, number: int, batching: Batching, workers: Workers
-    ) -> None:
+    def __init__(self, reader: SplitReader, number: int, batching: Batching, workers: Workers) -> None:
         self._split, self._stream, self._sampler = reader.split, reader.stream, reader.sampler
-        self._residency, self._number = residency, number
+        self._residency, self._number = reader.open(), number
         self._batching, self._workers = batching, workers
         self._end = self._positions = reader.sampler.positions
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.split.place or 0)
 
     def groups(self, start: int, group_batches: int) -> Iterator[Job[Group]]:
-        """Submit group after group of up to ``group_batches`` batches that begin in one pool."""
+        """Groups of up to ``group_batches`` batches that begin in one pool, after ``start`` samples over all ranks.
+
+        Each is submitted when the iterator comes to it.
+        """
         spans = self._batching.spans(start, self._positions)
         self._end = self._batching.end(start, self._positions)
         span = next(spans, None)

@@ -19,7 +19,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from outofcore.checks import shown, whole
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.epoch import Group, SplitReader
+from outofcore.loading.epoch import Group, SplitEpoch, SplitReader
 from outofcore.loading.origins import Appearance, Origin, mixing_of, origins_of, rows_of, samples_with
 from outofcore.loading.workers import Job, Workers
 from outofcore.ndarrays import Ints
@@ -411,7 +411,7 @@ class Loader(IterableDataset[Batch]):
             self._workers = Workers(self._threads, min(self._groups, self._threads))
             self._workers.start()
         parts = [
-            reader.groups(self.epoch, start, self._batching, self._group_batches, self._workers)
+            SplitEpoch(reader, self.epoch, self._batching, self._workers).groups(start, self._group_batches)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
         self._coming = parts[0] if len(parts) == 1 else (next(parts[turn]) for turn in turns)

@@ -93,16 +93,11 @@ class Sequences:
 
     def read(self, name: str, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
         """The values of a column, in another dtype if one is given."""
-        some = self[name]
-        values = np.empty((len(self), *some.shape[1:]), some.dtype if dtype is None else dtype)
+        column = self[name]
+        values = np.empty((len(self), *column.shape[1:]), column.dtype if dtype is None else dtype)
         self._prove(values.nbytes)
-        place = 0
-        for column in (table[name] for table in self._tables):
-            slab = _slab([column])
-            for start in range(0, len(column), slab):
-                stop = min(start + slab, len(column))
-                values[place + start : place + stop] = column.read(start, stop)
-            place += len(column)
+        for places, slab in self.slabs([name]):
+            values[places] = slab[name]
         return values
 
     def slabs(self, names: Sequence[str]) -> Iterator[tuple[slice, dict[str, npt.NDArray[Any]]]]:

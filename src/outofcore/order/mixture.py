@@ -222,17 +222,16 @@ class MixtureSampler(Sampler):
 
 
 class _Passes:
-    """The epochs of sources that an epoch draws from, with the orders and samples that its last pool used."""
+    """The epochs of sources that an epoch draws from, pool after pool; of each source, the last pool is held."""
 
     def __init__(self, sampler: MixtureSampler, number: int) -> None:
         self._sampler, self._number = sampler, number
-        self._orders: dict[tuple[int, int], EpochOrder] = {}
-        self._samples: dict[tuple[int, int, int], Ints] = {}
+        self._orders: dict[int, tuple[int, EpochOrder]] = {}  # by source: the number of its pass, and the order of that
+        self._pools: dict[int, tuple[tuple[int, int], Ints]] = {}  # by source: pass and pool, and the pool's samples
 
     def samples(self, begin: int, end: int) -> Ints:
         """Sample numbers at these positions."""
-        sampler, before = self._sampler, (self._orders, self._samples)
-        self._orders, self._samples = {}, {}
+        sampler = self._sampler
         sources = sampler.schedule[np.arange(begin, end) % PLACES].astype(np.int64)
         # A pool begins with a run of 16, whose key is that of its first position: the order knows no pools.
         start = (key(sampler.seed, self._number, _TOGETHER) + begin) & MASK_64
@@ -240,30 +239,23 @@ class _Passes:
         out = np.empty(end - begin, np.int64)
         for source, first_draw in enumerate(sampler.drawn(begin).tolist()):
             positions = np.flatnonzero(sources == source)
-            out[positions] = self._draws(source, first_draw, len(positions), *before)
+            out[positions] = self._draws(source, first_draw, len(positions))
         return out
 
-    def _draws(
-        self,
-        source: int,
-        first_draw: int,
-        draws: int,
-        orders_before: dict[tuple[int, int], EpochOrder],
-        samples_before: dict[tuple[int, int, int], Ints],
-    ) -> Ints:
+    def _draws(self, source: int, first_draw: int, draws: int) -> Ints:
         """Sample numbers of so many draws of a source."""
         plain, sample_numbers = self._sampler.plain[source], [np.empty(0, np.int64)]
         while draws > 0:
             pass_number, position = divmod(first_draw, plain.positions)
-            order = self._orders.get((source, pass_number)) or orders_before.get((source, pass_number))
-            if order is None:
+            if source not in self._orders or self._orders[source][0] != pass_number:
                 order = plain.epoch(self._number, key(self._sampler.seed, _PASS, source, pass_number))
-            self._orders[source, pass_number] = order
+                self._orders[source] = pass_number, order
+            order = self._orders[source][1]
             pool = order.pool_of(position)
-            name, position_in_pool = (source, pass_number, pool), position - order.pool_start(pool)
-            if name not in self._samples:
-                self._samples[name] = samples_before[name] if name in samples_before else order.samples(pool)
-            sample_numbers.append(self._samples[name][position_in_pool : position_in_pool + draws])
+            if source not in self._pools or self._pools[source][0] != (pass_number, pool):
+                self._pools[source] = (pass_number, pool), order.samples(pool)
+            first = position - order.pool_start(pool)
+            sample_numbers.append(self._pools[source][1][first : first + draws])
             first_draw, draws = first_draw + len(sample_numbers[-1]), draws - len(sample_numbers[-1])
         return np.asarray(np.concatenate(sample_numbers) + self._sampler.first_samples[source])
 
