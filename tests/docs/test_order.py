@@ -32,6 +32,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_store(folder / f"{name}.zarr", LENGTHS[name], first=FIRST[name]) for name in LENGTHS]
 
 
+def opened(data: Any, **options: Any) -> Any:
+    """The samples of a loader as rows with the numbers that they hold."""
+    pools = {"shuffle": Shuffle(pool_blocks=POOL_BLOCKS)}
+    return loader(data, "train", BATCH, seed=SEED, **{"tensors": ("id",), **pools, **options})
+
+
 def labels(lengths: list[int]) -> list[int]:
     return [number * 10 // len(lengths) for number in range(len(lengths))]
 
@@ -130,12 +136,8 @@ def test_shuffled(stores: list[Path], windows: str, layout: str) -> None:
         orders.append([split.values([moved[sample] for sample in pool], n, mode) for pool in pools])
     window = {"length": n, "stride": shape.get("s", 1), "mode": mode, "phase": phase} if shape else None
     for rank in range(ranks):
-        batches = loader(
+        batches = opened(
             stores,
-            "train",
-            BATCH,
-            seed=SEED,
-            tensors=("id",),
             window=window,
             shuffle=Shuffle(pool_blocks=POOL_BLOCKS, block_rows=blocks * CHUNK),
             where="label in (1, 2, 4, 5, 6, 8)" if selected else None,
@@ -152,7 +154,7 @@ def test_shuffled(stores: list[Path], windows: str, layout: str) -> None:
 def test_not_in_blocks(stores: list[Path], shuffle: Any) -> None:
     split = Split()
     begins = page.begin_rows(split.runs)
-    batches = loader(stores, "train", BATCH, seed=SEED, tensors=("id",), shuffle=shuffle)
+    batches = opened(stores, shuffle=shuffle)
     for epoch in range(EPOCHS):
         places = range(len(begins))
         if shuffle:
@@ -165,15 +167,7 @@ def test_best_fit(stores: list[Path]) -> None:
     n, split = 40, Split()
     samples = page.best_fit(list(zip(split.origins, split.sequences, strict=True)), n)
     begins = [pieces[0][0] for pieces in samples]
-    batches = loader(
-        stores,
-        "train",
-        BATCH,
-        seed=SEED,
-        tensors=("id",),
-        window={"length": n, "stride": n - 1, "mode": "best_fit"},
-        shuffle=Shuffle(pool_blocks=POOL_BLOCKS),
-    )
+    batches = opened(stores, window={"length": n, "stride": n - 1, "mode": "best_fit"})
     for epoch in range(EPOCHS):
         expected = []
         for pool in page.shuffled_pools(begins, CHUNK, 4, POOL_BLOCKS, LANES, SEED, epoch):
@@ -189,14 +183,7 @@ def test_weighted(stores: list[Path], column: str) -> None:
     begins = page.begin_rows(split.runs)
     values = [split.held[row] % 65521 if column == "half" else split.label[row] for row in begins]
     weights = page.integer_weights(values)
-    batches = loader(
-        stores,
-        "train",
-        BATCH,
-        seed=SEED,
-        tensors=("id",),
-        shuffle=Weighted(column=column, samples=draws, pool_blocks=POOL_BLOCKS),
-    )
+    batches = opened(stores, shuffle=Weighted(column=column, samples=draws, pool_blocks=POOL_BLOCKS))
     for epoch in range(EPOCHS):
         pools = page.weighted_pools(weights, draws, begins, CHUNK, 1, POOL_BLOCKS, LANES, SEED, epoch)
         expected = [split.held[begins[sample]] for pool in pools for sample in pool]
@@ -209,7 +196,7 @@ def test_balanced(stores: list[Path], entries: int) -> None:
     table = {"group": np.arange(260) % 61 % 7, "first": np.arange(260) * 11, "count": counts, "step": np.full(260, 2)}
     table["group"][:3] = 9  # with fewer entries than are drawn
     shape = {"groups": 5, "entries": entries, "rows": 4, "batches": 60}
-    batches = loader(stores[0], "train", seed=SEED, tensors=("id",), shuffle=Balanced(**table, **shape))
+    batches = opened(stores[0], shuffle=Balanced(**table, **shape))
     for epoch in range(EPOCHS):
         lists = {name: column.tolist() for name, column in table.items()}
         expected = list(page.balanced_batches(**lists, **shape, seed=SEED, epoch=epoch))
@@ -219,15 +206,7 @@ def test_balanced(stores: list[Path], entries: int) -> None:
 @pytest.mark.parametrize("turns", ["size", "turn"])
 def test_parts_and_steps_left_out(tmp_path: Path, turns: Any) -> None:
     store = write_store(tmp_path / "parts.zarr", [500, 300], parts=("x", "y", "z"))
-    batches = loader(
-        store,
-        "train",
-        BATCH,
-        seed=SEED,
-        tensors=("id",),
-        shuffle=Shuffle(pool_blocks=POOL_BLOCKS, turns=turns),
-        skip=[3, (11, 12)],
-    )
+    batches = opened(store, shuffle=Shuffle(pool_blocks=POOL_BLOCKS, turns=turns), skip=[3, (11, 12)])
     steps: list[tuple[int, list[int]]] = []
     for epoch in range(EPOCHS):
         pools = page.shuffled_pools(list(range(800)), CHUNK, 1, POOL_BLOCKS, LANES, SEED, epoch)
@@ -247,6 +226,6 @@ def test_random_words(stores: list[Path]) -> None:
         def __call__(self, _: Any, draws: Any) -> Any:
             return {"draw": torch.from_numpy(draws.view(np.int64))}
 
-    batches = loader(stores, "train", BATCH, seed=SEED, tensors=Drawn())
+    batches = opened(stores, tensors=Drawn(), shuffle=True)
     got = np.concatenate([batch["draw"].numpy() for batch in islice(batches, 3)]).view(np.uint64)
     assert got.tolist() == [page.random_word(g, page.key(SEED, 0, 32, 0)) for g in range(3 * BATCH)]
