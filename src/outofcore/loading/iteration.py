@@ -456,10 +456,12 @@ def _check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
             f"the saved state left out {shown(state.get('skip', {}))} before its position, this loader "
             f"{shown(expected.get('skip', {}))}: give the same skip, and batch_size, or begin without it"
         )
-    if of_order := [name for name in differing if name.rpartition(".")[2] in ("version", "order")]:
+    in_both = [name for name in differing if name in own and name in other]
+    of_order = [name for name in in_both if name.rpartition(".")[2] in ("version", "order")]
+    if of_order:
         raise StateError(
-            f"the saved state is of version {other.get(of_order[0], 'none')[:80]} of the order of samples, expected "
-            f"version {own.get(of_order[0])}: continue with the release that saved it, or begin without it"
+            f"the saved state is of version {other[of_order[0]][:80]} of the order of samples, expected version "
+            f"{own[of_order[0]]}: continue with the release that saved it, or begin without it"
         )
     names = [name for name in differing if name.partition(".")[0] == what]
     values, saved = (", ".join(f"{name} {leaves.get(name, 'none')}" for name in names) for leaves in (own, other))
