@@ -91,27 +91,20 @@ def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:
     assert "no domain 'dna'; there are chess, go, neural, text" in ran.stderr
 
 
-def test_the_version_of_that_package_counts_among_those_that_determine_bytes(tmp_path: Path) -> None:
+def test_versions_of_packages_that_determine_bytes(tmp_path: Path) -> None:
+    """Those of the domain's package and of what it imports; none that poses as another."""
     install_dna(tmp_path / "site")
-    install(tmp_path / "site", "of-another-domain", "rna = rna\n", version="0.1")
-    code = "from outofcore.conversion.inputs import versions as v; print(v('dna').items() - v('chess').items())"
-    assert run(tmp_path, "-c", code).stdout == "{('dna-for-training', '1.2')}\n"
-
-
-def test_a_package_cannot_pass_for_another_that_determines_bytes(tmp_path: Path) -> None:
-    install(tmp_path / "site", "outofcore", "mine = mine\n", version="0.1")
-    (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ()\n")
-    code = "from outofcore.conversion.inputs import versions; print(versions('mine')['outofcore'])"
-    assert "+" in run(tmp_path, "-c", code).stdout
-
-
-def test_packages_of_a_domain_go_by_their_names_in_imports(tmp_path: Path) -> None:
-    install(tmp_path / "site", "of-mine", "mine = mine\n", version="0.1")
-    (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ('yaml', 'nosuch.inner')\n")
-    code = "from outofcore.conversion.inputs import versions as v; print(v('mine').items() - v('rna').items())"
-    found = run(tmp_path, "-c", code).stdout
-    assert f"('PyYAML', '{version('PyYAML')}')" in found
-    assert "nosuch" not in found
+    for package, name, packages in (("of-rna", "rna", ()), ("outofcore", "mine", ("yaml", "nosuch.inner"))):
+        install(tmp_path / "site", package, f"{name} = {name}\n", version="0.1")
+        (tmp_path / f"site/{name}.py").write_text(f"class DOMAIN:\n    name, packages = {name!r}, {packages!r}\n")
+    code = (
+        "import json; from outofcore.conversion.inputs import versions as v; chess = v('chess').items()\n"
+        "print(json.dumps([dict(v('dna').items() - chess), dict(v('mine').items() - v('rna').items()), v('mine')]))"
+    )
+    of_dna, of_mine, every = json.loads(run(tmp_path, "-c", code).stdout)
+    assert of_dna == {"dna-for-training": "1.2"}
+    assert of_mine == {"PyYAML": version("PyYAML")}
+    assert "+" in every["outofcore"]
 
 
 WRONG = {

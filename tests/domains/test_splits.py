@@ -18,10 +18,11 @@ from outofcore.errors import ParamsError
 from outofcore.params import section_of
 from outofcore.raw.unit import Unit, UnitResult
 
+KEYS = np.random.default_rng(1).integers(0, 256, (20_000, 16)).astype(np.uint8)
+
 
 def test_shares_are_kept_and_equal_keys_go_together() -> None:
-    keys = np.random.default_rng(1).integers(0, 256, (20_000, 16)).astype(np.uint8)
-    keys[10_000:] = keys[:10_000]
+    keys = np.concatenate([KEYS[:10_000]] * 2)
     split = assign(keys, SplitSection(val=0.2, test=0.1, seed=3))
     assert (split[:10_000] == split[10_000:]).all()
     shares = np.bincount(split, minlength=3) / len(split)
@@ -30,9 +31,7 @@ def test_shares_are_kept_and_equal_keys_go_together() -> None:
 
 
 def test_another_seed_chooses_others() -> None:
-    keys = np.random.default_rng(1).integers(0, 256, (20_000, 16)).astype(np.uint8)
-    first = assign(keys, SplitSection(val=0.5, test=0, seed=0)) == 1
-    second = assign(keys, SplitSection(val=0.5, test=0, seed=1)) == 1
+    first, second = (assign(KEYS, SplitSection(val=0.5, test=0, seed=seed)) == 1 for seed in (0, 1))
     assert abs(np.mean(first & second) - 0.25) < 0.015
 
 
@@ -205,15 +204,19 @@ def test_what_cannot_be_split_so_is_said(domain: str, settings: dict[str, object
         section_of(domain, "convert()", None, {**settings, "raw": "x"})
 
 
-def test_an_unknown_column_is_named_before_anything_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("elo", r"splits.by: expected content, file, or a column of the store \(black_elo, .*got elo"),
+        ("place", "place is for text"),
+        ("source", "got source"),
+        ("players", r"splits.by: players needs the columns black and white: set source.tags to \[White, Black\]"),
+    ],
+)
+def test_an_unknown_column_is_named_before_anything_is_written(tmp_path: Path, by: str, said: str) -> None:
     (tmp_path / "games.pgn").write_text("1. e4 1-0\n\n")
-    said = r"splits.by: expected content, file, or a column of the store \(black_elo, .*got elo"
     with pytest.raises(ParamsError, match=said):
-        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "elo"})
-    with pytest.raises(ParamsError, match="place is for text"):
-        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "place"})
-    with pytest.raises(ParamsError, match="got source"):
-        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "source"})
+        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": by})
     assert not (tmp_path / "chess.zarr").exists()
 
 
@@ -307,16 +310,8 @@ def test_by_players_both_players_of_a_game_are_held_out_and_mixed_games_are_list
     assert listed == [("mixed_players", at) for at, pair in zip(offsets, pairs, strict=False) if pair not in stored]
 
 
-def test_by_players_needs_their_names(tmp_path: Path) -> None:
-    (tmp_path / "games.pgn").write_text("1. e4 1-0\n\n")
-    said = r"splits.by: players needs the columns black and white: set source.tags to \[White, Black\]"
-    with pytest.raises(ParamsError, match=said):
-        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "players"})
-
-
 def test_a_share_of_one_holds_out_everything() -> None:
-    keys = np.random.default_rng(1).integers(0, 256, (2000, 16)).astype(np.uint8)
-    keys[0] = 255
+    keys = np.append(KEYS[:2000], np.full((1, 16), 255, np.uint8), axis=0)
     assert (assign(keys, SplitSection(val=0, test=1)) == 2).all()
     assert (assign(keys, SplitSection(val=1, test=0)) == 1).all()
     assert set(assign(keys, SplitSection(val=0.7, test=0.3)).tolist()) == {1, 2}

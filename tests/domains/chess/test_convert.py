@@ -113,24 +113,26 @@ def test_each_defect_has_its_reason(text, reason, detail):
     assert detail in reject.detail
 
 
+PROMOTING = '[FEN "1n2k3/P7/8/8/8/8/p7/1N2K3 w - - 0 1"]\n\n'
+FIGURES = "1. \u2659e4 e5 2. \u2658f3 \u265ec6 3. \u2657b5 a6 4. \u2654e2 \u265ae7 5. \u2655e1 \u265be8 1-0"
+
+
 @pytest.mark.parametrize(
-    ("moves", "expected"),
+    ("text", "moves"),
     [
-        ("e2-e4 e7-e5 Ng1-f3", ["e2e4", "e7e5", "g1f3"]),
-        ("e2e4 e7e5 g1f3", ["e2e4", "e7e5", "g1f3"]),
-        ("1.e4 e5 2.Nf3 Nc6 3.Bc4 Bc5 4.0-0", ["e2e4", "e7e5", "g1f3", "b8c6", "f1c4", "f8c5", "e1g1"]),
+        ("e2-e4 e7-e5 Ng1-f3 1-0", "e2e4 e7e5 g1f3"),
+        ("e2e4 e7e5 g1f3 1-0", "e2e4 e7e5 g1f3"),
+        ("1.e4 e5 2.Nf3 Nc6 3.Bc4 Bc5 4.0-0 1-0", "e2e4 e7e5 g1f3 b8c6 f1c4 f8c5 e1g1"),
+        (FIGURES, "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 e1e2 e8e7 d1e1 d8e8"),
+        ("1. e4\u00b1 e5 \u00b1 2. Nf3\u00b1! Nc6\u00a0 1-0".encode("latin-1"), "e2e4 e7e5 g1f3 b8c6"),
+        (f"{PROMOTING}1. axb8=N axb1=B 2. Kd1 1-0", "a7b8n a2b1b e1d1"),
+        (f"{PROMOTING}1. a8=R a1Q 1-0", "a7a8r a2a1q"),
+        ('[SetUp "0"]\n\n1. e4 1-0', "e2e4"),
     ],
+    ids=["hyphens", "UCI", "zeros", "figures", "signs in Latin-1", "captures", "without =", "start as usual"],
 )
-def test_what_the_engine_cannot_read_the_oracle_can(moves, expected):
-    assert moves_of(convert(f"{moves} 1-0")) == expected
-
-
-def test_underpromotions_of_both_colours():
-    fen = "1n2k3/P7/8/8/8/8/p7/1N2K3 w - - 0 1"
-    result = convert(f'[FEN "{fen}"]\n\n1. axb8=N axb1=B 2. Kd1 1-0')
-    assert moves_of(result) == ["a7b8n", "a2b1b", "e1d1"]
-    result = convert(f'[FEN "{fen}"]\n\n1. a8=R a1Q 1-0')
-    assert moves_of(result) == ["a7a8r", "a2a1q"]
+def test_moves_are_read_in_other_spellings(text, moves):
+    assert moves_of(convert(text)) == moves.split()
 
 
 @pytest.mark.parametrize("rights", ["KQkq", "KQ", "Kkq", "HAha"])
@@ -391,7 +393,3 @@ def test_real_files(real_data, name, accepted, rejected):
     assert len(result.keys) == accepted
     assert Counter(reasons(result)) == rejected
     assert len(result.audits) == accepted if one_in == 1 else len(result.audits) > 50
-
-
-def test_a_game_that_says_that_it_begins_as_usual_is_kept():
-    assert moves_of(convert('[SetUp "0"]\n\n1. e4 1-0')) == ["e2e4"]

@@ -47,12 +47,6 @@ def test_the_sample_holds_what_real_files_hold(sample):
     assert rejects["elo_too_low"] > 50
 
 
-def test_the_sample_is_the_same_every_time(sample, tmp_path):
-    DOMAIN.sample(tmp_path, np.random.default_rng(1))
-    for name in ("games.pgn", "archive/online.pgn.zst"):
-        assert (tmp_path / name).read_bytes() == (sample / name).read_bytes()
-
-
 def test_a_position_is_drawn():
     result = convert("1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O 1-0")
     text = DOMAIN.draw({name: values[6:] for name, values in result.rows.items()})

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-PIECES = ("P", "N", "B", "R", "Q", "K", "p", "n", "b", "r", "q", "k")
-"""Planes in order, by the letters of FEN."""
-CODES = dict(zip(PIECES, (1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14), strict=True))
-"""Pieces as they are stored; 0 is an empty square."""
+CODES = dict(zip("PNBRQKpnbrqk", (1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14), strict=True))
+"""Pieces as they are stored, in the order of planes, by the letters of FEN; 0 is an empty square."""
 
 STATE = ("side_to_move", "castling", "en_passant_file", "halfmove_clock")
 WHITE_TO_MOVE, BLACK_TO_MOVE = 0, 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from outofcore.domains.boards.columns import filled
 from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.codes import UNFINISHED
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
-from outofcore.domains.chess.params import ROWS, ChessSection
+from outofcore.domains.chess.params import EVALUATIONS, RECORDS, ROWS, ChessSection
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, add_engine_notes, new_notes
-from outofcore.domains.chess.pgn.records import as_pgn, holds_evaluations, holds_records
+from outofcore.domains.chess.pgn.records import as_pgn
 from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, position_columns
 from outofcore.domains.chess.squares import bitboards
 from outofcore.ndarrays import Bytes, Ints
@@ -77,12 +77,12 @@ class Converter:
         source = self.section.source
         tags = (*(column.tag for column in game_columns(source.tags) if column.tag), *self.section.filters.tags)
         text, bounds = unit.payload, np.array([0, *(stretch.stop for stretch in unit.stretches)])
-        section, records = self.section, holds_records(unit.name)
+        section, records = self.section, wanted(unit.name, RECORDS)
         if records:  # of one file
             text, starts, places = as_pgn(text)
             bounds = np.array([0, len(text)])
             places = np.arange(len(places)) if wanted(unit.name, ROWS) else places
-        if holds_evaluations(unit.name):  # which are written as those of an engine
+        if wanted(unit.name, (EVALUATIONS,)):  # which are written as those of an engine
             section = section.model_copy(update={"source": source.model_copy(update={"engine_comments": True})})
         data, engine_comments = np.frombuffer(text, np.uint8), section.source.engine_comments
         games, readings = oracle.read_pgn(data, bounds, more_tags=tags, comments=engine_comments)
@@ -185,8 +185,8 @@ class _Conversion:
         ply = np.arange(len(boards["move"])) - np.repeat(ends - plies, plies)
         by_engine = ~np.isin(accepted, list(self.readings))
         moves = np.where(np.repeat(by_engine, plies), np.repeat(games.move_offsets[accepted], plies) + ply, -1)
-        columns: list[Any] = list(games.notes)
-        notes = Notes(*(np.append(column, none)[moves] for column, none in zip(columns, NO_NOTES, strict=True)))
+        columns: Iterable[tuple[Any, Any]] = zip(games.notes, NO_NOTES, strict=True)
+        notes = Notes._make(np.append(column, none)[moves] for column, none in columns)
         of_engines = self.section.source.engine_comments
         self.unread = int(games.unread[accepted[by_engine]].sum())
         for number in np.flatnonzero(~by_engine | of_engines).tolist():

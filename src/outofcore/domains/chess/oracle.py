@@ -10,7 +10,6 @@ import io
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -298,7 +297,7 @@ def difference(
         add_engine_notes(notes, reading.comments, boards["state"][:, 0])
     game = game._replace(ply=np.arange(count), boards=boards, notes=notes)
     if reading.results and reading.results[0] <= BLACK_WINS:
-        game = game._replace(facts=replace(game.facts, result=np.array([DRAW - reading.results[0]])))
+        game = game._replace(facts=game.facts._replace(result=np.array([DRAW - reading.results[0]], np.int8)))
     for column in position_columns(source):
         name = column.field.name
         mine, wanted = stored[name], np.asarray(column.values(game))

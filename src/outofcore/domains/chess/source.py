@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.chess.params import ROWS, SUFFIXES, ChessSection
+from outofcore.domains.chess.params import RECORDS, ROWS, SUFFIXES, ChessSection
 from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
 from outofcore.domains.chess.pgn.grammar import TAGS
-from outofcore.domains.chess.pgn.records import MOVES, holds_records, last_record, shown
+from outofcore.domains.chess.pgn.records import MOVES, last_record, shown
 from outofcore.ndarrays import Ints
 from outofcore.raw.cutting import LONGEST_BYTES, UNIT_BYTES, MemberText, cut_by, halves, units_of_member
 from outofcore.raw.files import RawFile, open_parquet, plain_name, wanted
@@ -38,11 +38,11 @@ def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
     def cutter(member: MemberText) -> Iterator[Unit]:
         if wanted(member.name, ROWS):
             return _units_of_rows(member, section)
-        start = last_record if holds_records(member.name) else last_start
+        start = last_record if wanted(member.name, RECORDS) else last_start
         return units_of_member(member, start, size=UNIT_BYTES, longest=LONGEST_GAME)
 
     def weigh(unit: Unit) -> int:
-        return UNIT_BYTES + 1 if holds_records(unit.name) else len(unit.payload)
+        return UNIT_BYTES + 1 if wanted(unit.name, RECORDS) else len(unit.payload)
 
     return cut_by(cutter, files, SUFFIXES, UNIT_BYTES, weigh=weigh)
 
@@ -53,7 +53,7 @@ def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:
     if wanted(unit.name, ROWS):
         rows_before = unit.payload[: last_record(unit.payload)].count(b"\n")
         return _at_row(halves(unit, last_record), unit.offset + rows_before)
-    if holds_records(unit.name):
+    if wanted(unit.name, RECORDS):
         return halves(unit, last_record)
     return halves(unit, lambda text: _last_cut(unit.payload, len(text)))
 

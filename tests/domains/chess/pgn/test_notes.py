@@ -47,6 +47,8 @@ def test_the_evaluation_of_a_position_was_noted_after_the_move_before(source):
     text = "1. e4 {[%eval 0.3]} e5 {[%eval 0.2]} 2. Qh5 Ke7 {[%eval #1]} 3. Qxe5# 1-0\n\n1. d4 {[%eval 0.1]} d5 1-0"
     rows = convert(text, source=source).rows
     assert rows["position_evaluation"].tolist() == [-32768, 30, 20, -32768, 32767, -32768, 10]
+    bounded = "1. e4 {[%eval 400.00]} e5 {[%eval -327.67]} 2. d4 {[%eval #-30]} d5 1-0"  # which is no mate
+    assert convert(bounded, source=source).rows["position_evaluation"].tolist() == [-32768, 32766, -32766, -32767]
 
 
 @pytest.mark.parametrize(
@@ -106,11 +108,6 @@ def test_every_note_is_read_by_itself_or_counted(comment, clock, evaluation, mat
     read = [int(result.rows[name][0]) for name in ("clock", "evaluation", "mate", "time_spent")]
     assert read == [clock, evaluation, mate, spent]
     assert result.counts["notes_unread"] == unread
-
-
-def test_no_evaluation_is_taken_for_a_mate():
-    rows = convert("1. e4 {[%eval 400.00]} e5 {[%eval -327.67]} 2. d4 {[%eval #-30]} d5 1-0").rows
-    assert rows["position_evaluation"].tolist() == [-32768, 32766, -32766, -32767]
 
 
 def test_by_default_only_notes_in_brackets_are_read():

@@ -76,19 +76,8 @@ def test_castling_in_other_letters_is_not_left_out(castling):
     assert reasons(convert(f"1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. {castling} 1-0")) == ["unreadable_move"]
 
 
-def test_figures_of_pieces_are_letters():
-    text = "1. \u2659e4 e5 2. \u2658f3 \u265ec6 3. \u2657b5 a6 4. \u2654e2 \u265ae7 5. \u2655e1 \u265be8 1-0"
-    moves = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6", "e1e2", "e8e7", "d1e1", "d8e8"]
-    assert moves_of(convert(text)) == moves
-
-
 def test_notes_after_a_remark_belong_to_the_move():
     for remark in ("e.p.", "\u00b1", "+="):
         result = convert(f"1. e4 a6 2. e5 d5 3. exd6 {remark} {{[%clk 0:01:00] [%eval 0.5]}} exd6 1-0")
         assert result.rows["clock"].tolist() == [-1] * 4 + [6000, -1]
         assert result.rows["evaluation"][4] == 50
-
-
-def test_signs_in_latin_1():
-    result = convert("1. e4\u00b1 e5 \u00b1 2. Nf3\u00b1! Nc6\u00a0 1-0".encode("latin-1"))
-    assert moves_of(result) == ["e2e4", "e7e5", "g1f3", "b8c6"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +35,7 @@ _BLANKS = bytes(range(33))
 _MONTHS = 12
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """Columns of n games."""
 
     elo: npt.NDArray[np.int16]  # (n, 2) int16: White's and Black's, 0 if unknown
@@ -48,7 +46,7 @@ class Facts:
 
     def of(self, games: Ints | slice) -> Facts:
         """Those of some games, by number."""
-        return Facts(*(getattr(self, column.name)[games] for column in fields(self)))
+        return Facts._make(column[games] for column in self)
 
 
 def read_facts(games: Games) -> Facts:

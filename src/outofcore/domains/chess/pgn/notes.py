@@ -49,8 +49,7 @@ class Notes(NamedTuple):
 
     def of(self, moves: slice) -> Notes:
         """Those of some moves, in the same memory."""
-        columns: list[Any] = [column[moves] for column in self]
-        return Notes(*columns)
+        return Notes._make(column[moves] for column in self)
 
 
 NO_NOTES: tuple[Any, ...] = (
@@ -65,8 +64,7 @@ NO_NOTES: tuple[Any, ...] = (
 
 def new_notes(count: int) -> Notes:
     """Uninitialised notes of ``count`` moves."""
-    columns: list[Any] = [np.empty(count, value.dtype) for value in NO_NOTES]
-    return Notes(*columns)
+    return Notes._make(np.empty(count, value.dtype) for value in NO_NOTES)
 
 
 @inner_kernel

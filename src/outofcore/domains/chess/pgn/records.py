@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.chess.params import EVALUATIONS, RECORDS
 from outofcore.ndarrays import Ints
-from outofcore.raw.files import wanted
 from outofcore.settings.yaml_text import parse_json
 
 COLUMNS = (
@@ -50,15 +48,6 @@ _TERMINATIONS = {
     "cheat": "Rules infraction",
 }
 """Statuses of Lichess as its PGN has them; others are normal."""
-
-
-def holds_records(name: str) -> bool:
-    """Whether a file of this name holds such records, and not PGN."""
-    return wanted(name, RECORDS)
-
-
-def holds_evaluations(name: str) -> bool:
-    return wanted(name, (EVALUATIONS,))
 
 
 def last_record(text: bytes) -> int:
