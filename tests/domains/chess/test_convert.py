@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 
 import chess
@@ -393,3 +395,18 @@ def test_real_files(real_data, name, accepted, rejected):
     assert len(result.keys) == accepted
     assert Counter(reasons(result)) == rejected
     assert len(result.audits) == accepted if one_in == 1 else len(result.audits) > 50
+
+
+def test_a_conversion_imports_no_pandas():
+    code = """if True:
+        import sys
+        from outofcore.domains.chess import DOMAIN
+        from outofcore.raw.unit import NO_AUDIT
+        from tests.domains.units import unit_of
+
+        convert = DOMAIN.converter(DOMAIN.section(raw="-"), NO_AUDIT)
+        for tag in ("", '[FEN "8/8/8/8/8/8/4P3/K1k5 w - - 0 1"]'):
+            assert len(convert(unit_of(f"{tag}\\n\\n1. e4 1-0\\n\\n".encode())).keys) == 1
+        assert "pandas" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
 
 from outofcore.domains.chess.codes import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
-from outofcore.domains.chess.pgn.facts import Facts
+from outofcore.domains.chess.pgn.facts import Facts, packed, spanned
 from outofcore.domains.chess.pgn.games import Games, decoded
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel
@@ -68,24 +68,17 @@ def fill_rows(
 
 
 def _texts(games: Games, chosen: Ints, facts: Facts) -> pa.Array:
-    """Start position, moves and comments of the games as Arrow strings; another game in place of an odd one.
-
-    They are made of buffers: ``pa.array`` imports pandas.
-    """
-    bodies = games.bodies[chosen].astype(np.int32)
+    """Start position, moves and comments of the games as Arrow strings; another game in place of an odd one."""
+    data, bodies = games.data, games.bodies[chosen]
     special = (games.spans("FEN")[chosen, 0] >= 0) | (facts.variant[chosen] == CHESS960) | games.foreign[chosen]
     if np.any(special | games.odd[chosen]):
-        texts = [
-            b"e4"
+        data, bodies = packed(
+            "e4"
             if games.odd[game]
-            else (start_tags(games, int(facts.variant[game]), game) + decoded(games.data[begin:end].tobytes())).encode()
+            else start_tags(games, int(facts.variant[game]), game) + decoded(games.data[begin:end].tobytes())
             for game, (begin, end) in zip(chosen.tolist(), bodies.tolist(), strict=True)
-        ]
-        offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-        return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
-    pieces = pa.StringArray.from_buffers(bodies.size - 1, pa.py_buffer(bodies), pa.py_buffer(games.data))
-    every_other = 2 * np.arange(len(chosen))
-    return pieces.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(every_other)]))
+        )
+    return spanned(data, bodies).view(pa.string())
 
 
 def start_tags(games: Games, variant: int, game: int) -> str:

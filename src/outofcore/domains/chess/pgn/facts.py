@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from outofcore.domains.chess.codes import (
     BLACK_WINS,
@@ -24,9 +25,7 @@ from outofcore.domains.chess.codes import (
 )
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, result_of, variant_code
 from outofcore.domains.chess.pgn.games import Games, decoded, unescaped
-from outofcore.domains.chess.pgn.grammar import same
 from outofcore.ndarrays import Bytes, Ints
-from outofcore.system.compilation import njit
 
 _ELO = re.compile(rb"0*(\d{1,4})(?:\.0*)?\??")
 _SPREADSHEETS_ZERO = b"1899-12-30"
@@ -74,10 +73,9 @@ def text_column(games: Games, name: str) -> npt.NDArray[Any]:
 
 def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, Ints]:
     """Bytes of the distinct values of a tag, each through ``form``, and the span of each game's in them, (n, 2)."""
-    number, first = _distinct(games.data, games.spans(name))
-    spans = games.spans(name)[first].tolist()
-    texts, places = packed(form(unescaped(games.data[begin:end].tobytes())) for begin, end in spans)
-    return texts, places[number]
+    number, values = _distinct(games.data, games.spans(name))
+    texts, spans = packed(form(unescaped(value)) for value in values)
+    return texts, spans[number]
 
 
 def packed(texts: Iterable[str]) -> tuple[Bytes, Ints]:
@@ -89,37 +87,26 @@ def packed(texts: Iterable[str]) -> tuple[Bytes, Ints]:
 
 def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    spans = games.spans(name)
-    number, first = _distinct(games.data, spans)
-    return np.array([parse(games.data[begin:end].tobytes()) for begin, end in spans[first].tolist()], dtype)[number]
+    number, values = _distinct(games.data, games.spans(name))
+    return np.array([parse(value) for value in values], dtype)[number]
 
 
-@njit(nogil=True, cache=True)
-def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
-    """For n spans the number of each one's text, (n,), and for each number the first span with it; -1 is empty."""
-    count = len(spans)
-    number, first = np.empty(count, np.int64), np.empty(count, np.int64)
-    size = 2
-    while size < 2 * count:
-        size *= 2
-    table = np.full(size, -1, np.int64)  # of numbers, by a hash of their texts; linear probing
-    texts = 0
-    for span in range(count):
-        word = np.uint64(0xCBF29CE484222325)  # FNV-1a
-        for place in range(spans[span, 0], spans[span, 1]):
-            word = (word ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
-        slot = np.int64((word ^ (word >> np.uint64(32))) & np.uint64(size - 1))
-        while table[slot] >= 0:
-            begin, end = spans[first[table[slot]]]
-            if same(data, spans[span, 0], spans[span, 1], begin, end):
-                break
-            slot = (slot + 1) & (size - 1)
-        if table[slot] < 0:
-            table[slot] = texts
-            first[texts] = span
-            texts += 1
-        number[span] = table[slot]
-    return number, first[:texts]
+def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], list[bytes]]:
+    """For n spans the number of each one's text, (n,), and the texts."""
+    encoded = spanned(data, spans).dictionary_encode()
+    number = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(spans))
+    return number, encoded.dictionary.to_pylist()
+
+
+def spanned(data: Bytes, spans: npt.NDArray[Any]) -> pa.BinaryArray:
+    """Texts of ascending spans (n, 2), of -1 an empty one, as an array of Arrow.
+
+    It is made of buffers: ``pa.array`` and ``to_numpy`` import pandas.
+    """
+    bounds = np.maximum.accumulate(np.append(0, spans)).astype(np.int32)
+    pieces = pa.BinaryArray.from_buffers(pa.binary(), 2 * len(spans), [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    every_other = 2 * np.arange(len(spans)) + 1
+    return pieces.take(pa.Array.from_buffers(pa.int64(), len(spans), [None, pa.py_buffer(every_other)]))
 
 
 @lru_cache(10_000)  # they repeat from unit to unit
