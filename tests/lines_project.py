@@ -17,14 +17,10 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 from outofcore.cli import app
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import DOMAINS, GROUP
-from outofcore.raw.files import find_files
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
-from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, convert, write_lines
 
 
 @dataclass(frozen=True)
@@ -67,16 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def store(folder: Path, lines: DrawnLines) -> Path:
     """A store converted from that input."""
-    section = LinesSection()
-    files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
-    path = Path("data/stores/lines.zarr")
-    Conversion(lines, section, files, path, Path("rejects.csv")).run(
-        Estimate(0, 0, 0, 0),
-        executor=open_executor("threads", 1),
-        workers=1,
-        watch=lambda *_: None,
-    )
-    return path
+    convert(folder / "raw", Path("data/stores"), lines)
+    return Path("data/stores/lines.zarr")
 
 
 def call(*arguments: object, code: int = 0) -> Result:

@@ -18,14 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
 from outofcore.display.console import visible
 from outofcore.inspect.terminal import verify_visibly
-from outofcore.raw.files import find_files
 from outofcore.store.verify import verify
-from tests.conversion.lines import LinesSection
+from tests.conversion.lines import convert
 from tests.lines_project import DrawnLines, call, folder, line_with, lines, store
 from tests.space.conftest import dvc, no_settings_of_the_user, project
 from tests.store.forging import forge_seal
@@ -120,12 +116,14 @@ def test_no_name_or_text_of_a_file_commands_the_terminal(
     hostile = "\x1b]0;owned\x07\x1b[2J.txt"
     (folder / "raw" / "a.txt").rename(folder / "raw" / hostile)
     (folder / "raw" / f"{hostile}.lz4").write_bytes(b"x")
-    files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
-    conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
-    execution = {"executor": open_executor("threads", 1), "workers": 1, "watch": lambda *_: None}
-    conversion.run(Estimate(0, 0, 0, 0), **execution)
+    convert(folder / "raw", folder, lines)
     monkeypatch.setattr(DrawnLines, "draw", lambda *_: hostile)
-    for told in (call("info", "x.zarr"), call("show", "x.zarr"), call("plan"), call("info", f"{hostile}.zarr", code=2)):
+    for told in (
+        call("info", "lines.zarr"),
+        call("show", "lines.zarr"),
+        call("plan"),
+        call("info", f"{hostile}.zarr", code=2),
+    ):
         assert r"\x1b]0;owned\x07\x1b[2J.txt" in told.output
         assert "\x1b" not in told.output
         assert "\x07" not in told.output
@@ -146,14 +144,12 @@ def test_the_bar_of_a_check_shows_the_path_as_it_is(store: Path, monkeypatch: py
 
 def test_a_text_is_shown_as_it_is_stored(folder: Path, lines: DrawnLines, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "raw" / "a.txt").rename(folder / "raw" / ":x:[b].txt")
-    files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
-    conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
-    conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=lambda *_: None)
+    convert(folder / "raw", folder, lines)
     monkeypatch.setattr(DrawnLines, "draw", lambda *_: ":smile: [i]")
-    told = call("info", "x.zarr").output
+    told = call("info", "lines.zarr").output
     assert ":x:[b].txt" in told
     assert ":smile: [i]" in told
-    assert ":smile: [i]" in call("show", "x.zarr").output
+    assert ":smile: [i]" in call("show", "lines.zarr").output
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.domains.domain import Domain
 from outofcore.domains.sections import DomainSection, SplitSection, StoreSection
-from outofcore.raw.files import RawFile
+from outofcore.errors import SpaceError
+from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
 from outofcore.store.schema import Field, Schema
 
@@ -147,3 +153,44 @@ def write_lines(folder: Path, rng: np.random.Generator, lines: int = 300) -> lis
     (folder / "a.txt").write_text("\n".join(written[:half]) + "\n")
     (folder / "b.txt").write_text("\n".join(written[half:]) + "\n")
     return written
+
+
+def convert(
+    raw: Path,
+    out: Path,
+    domain: Any = None,
+    section: Any = None,
+    *,
+    address: str = "",
+    workers: int = 1,
+    **options: Any,
+) -> ConversionResult:
+    """Convert lines, or what another domain reads, into ``lines.zarr`` and ``rejects.csv`` in a folder."""
+    domain, section = domain or Lines(), section or LinesSection()
+    files = find_files(raw, section.match, domain.suffixes, section=domain.name)
+    executor = open_executor("dask" if address else "threads", workers, address=address, files=files)
+    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
+    watch = options.pop("watch", lambda *_: None)
+    return conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=workers, watch=watch, **options)
+
+
+def after_unit(number: int, act: Callable[[], object]) -> Callable[[int, int], None]:
+    """A watch of a conversion that acts after the unit of a number, from 0."""
+    units = count()
+
+    def watch(*_: int) -> None:
+        if next(units) == number:
+            act()
+
+    return watch
+
+
+def full() -> None:
+    """Stop a conversion as a full disk does."""
+    raise SpaceError("full")
+
+
+def stop(raw: Path, out: Path, units: int, domain: Any = None) -> None:
+    """Stop a conversion with so many units done, and a checkpoint at each."""
+    with pytest.raises(SpaceError):
+        convert(raw, out, domain, watch=after_unit(units - 1, full), checkpoint_seconds=0.0)

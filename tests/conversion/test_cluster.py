@@ -10,20 +10,17 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import compare, open_cluster, open_executor
+from outofcore.conversion.executors import compare, open_cluster
 from outofcore.conversion.inputs import versions
-from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
-from outofcore.errors import ClusterError, ParamsError
+from outofcore.errors import ClusterError, ParamsError, SpaceError
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
-from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import after_unit, convert, full, stop
 from tests.samples import write_sample
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
@@ -44,22 +41,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture
-def raw(tmp_path: Path) -> Path:
-    write_lines(tmp_path / "raw", np.random.default_rng(5))
-    return tmp_path / "raw"
-
-
-def run(
-    domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda *_: None, **kwargs: Any
-) -> ConversionResult:
-    files = find_files(raw, section.match, domain.suffixes, section=domain.name)
-    conversion = Conversion(domain, section, files, out / "a.zarr", out / "rejects.csv")
-    engine = "dask" if address else "threads"
-    executor = open_executor(engine, 2, address=address, files=files)
-    return conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long if name in ("go", "text") else ()) for name in DOMAINS]
 )
@@ -76,8 +57,8 @@ def test_three_workers_give_the_bytes_of_one_machine(
         files = find_files(raw, section.match, domain.suffixes, section=name)
         Path(section.tokenizer.path).parent.mkdir(parents=True)
         Path(section.tokenizer.path).write_text(make_tokenizer(section, files), encoding="utf-8", newline="\n")
-    expected = run(domain, section, raw, tmp_path / "threads")
-    found = run(domain, section, raw, tmp_path / "cluster", cluster.address)
+    expected = convert(raw, tmp_path / "threads", domain, section)
+    found = convert(raw, tmp_path / "cluster", domain, section, address=cluster.address)
     assert found.seal.digest == expected.seal.digest
     assert found.figures == expected.figures
     assert (tmp_path / "cluster/rejects.csv").read_bytes() == (tmp_path / "threads/rejects.csv").read_bytes()
@@ -85,14 +66,9 @@ def test_three_workers_give_the_bytes_of_one_machine(
 
 def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path: Path) -> None:
     cluster.add_worker()
-    left = iter(range(9))
-
-    def watch(*_: int) -> None:
-        if next(left, None) == 8:
-            cluster.workers[0].kill()
-
-    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
-    found = run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address, watch)
+    expected = convert(raw, tmp_path / "expected")
+    watch = after_unit(8, lambda: cluster.workers[0].kill())
+    found = convert(raw, tmp_path / "found", address=cluster.address, watch=watch)
     assert cluster.workers[0].wait() < 0
     assert found.seal.digest == expected.seal.digest
 
@@ -101,44 +77,27 @@ def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path:
 def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
     cluster: Cluster, raw: Path, tmp_path: Path, then: str
 ) -> None:
-    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
+    expected = convert(raw, tmp_path / "expected")
     with open_processes(tmp_path / "cluster", workers=1) as dying:
-        left = iter(range(19))
-
-        def watch(*_: int) -> None:
-            if next(left, None) == 18:
-                dying.scheduler.kill()
-
+        watch = after_unit(18, dying.scheduler.kill)
         with pytest.raises(ClusterError, match="the connection to the scheduler is lost; run the same command again"):
-            run(Lines(), LinesSection(), raw, tmp_path / "found", dying.address, watch, checkpoint_seconds=0)
-    found = run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address if then == "cluster" else "")
+            convert(raw, tmp_path / "found", address=dying.address, watch=watch, checkpoint_seconds=0)
+    found = convert(raw, tmp_path / "found", address=cluster.address if then == "cluster" else "")
     assert found.seal.digest == expected.seal.digest
     assert found.resumed_units >= 18
-    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.zarr", "rejects.csv"]
-
-
-class StoppedError(Exception):
-    """Stands for a kill."""
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["lines.zarr", "rejects.csv"]
 
 
 def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, tmp_path: Path) -> None:
-    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
-    for stop in (20, 33):
-        left = iter(range(stop + 1))
-
-        def watch(*_: int, stop: int = stop, left: Iterator[int] = left) -> None:
-            if next(left, None) == stop:
-                raise StoppedError
-
-        out = tmp_path / str(stop)
-        with pytest.raises(StoppedError):
-            run(Lines(), LinesSection(), raw, out, watch=watch)
-        left = iter(range(5))
-        with pytest.raises(StoppedError):
-            run(Lines(), LinesSection(), raw, out, cluster.address, lambda *_, left=left: watch(stop=4, left=left))
-        found = run(Lines(), LinesSection(), raw, out, cluster.address)
+    expected = convert(raw, tmp_path / "expected")
+    for units in (21, 34):
+        out = tmp_path / str(units)
+        stop(raw, out, units)
+        with pytest.raises(SpaceError):
+            convert(raw, out, address=cluster.address, watch=after_unit(4, full))
+        found = convert(raw, out, address=cluster.address)
         assert found.seal.digest == expected.seal.digest
-        assert found.resumed_units == stop + 1 + 5
+        assert found.resumed_units == units + 5
 
 
 def test_a_cluster_whose_workers_are_all_gone_is_one_line(
@@ -146,14 +105,9 @@ def test_a_cluster_whose_workers_are_all_gone_is_one_line(
 ) -> None:
     monkeypatch.setattr("outofcore.conversion.executors.ALONE_SECONDS", 0)
     with open_processes(tmp_path / "cluster", workers=1) as cluster:
-        left = iter(range(9))
-
-        def watch(*_: int) -> None:
-            if next(left, None) == 8:
-                cluster.workers[0].kill()
-
+        watch = after_unit(8, lambda: cluster.workers[0].kill())
         with pytest.raises(ClusterError, match="all workers are gone; start some, and run the same command again"):
-            run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address, watch)
+            convert(raw, tmp_path / "found", address=cluster.address, watch=watch)
 
 
 def test_a_worker_that_does_not_see_the_input_is_refused(raw: Path, tmp_path: Path, monkeypatch: Any) -> None:

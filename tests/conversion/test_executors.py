@@ -7,17 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
 from outofcore.errors import SpaceError
-from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.system.parallel import in_order
-from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lines
+from tests.conversion.lines import Lines, after_unit, convert, convert_lines, full
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -42,37 +37,30 @@ class Counting(Lines):
         return convert_lines(unit)
 
 
-def test_no_unit_is_converted_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_unit_is_converted_after_a_stop(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counting, "converted", 0)
     monkeypatch.setattr(Counting, "allowed", threading.Semaphore(1))
-    write_lines(tmp_path / "raw", np.random.default_rng(5))
-    files = find_files(tmp_path / "raw", "**/*", (".txt",), section="lines")
-    conversion = Conversion(Counting(), LinesSection(), files, tmp_path / "lines.zarr", tmp_path / "rejects.csv")
 
-    def stop(*_: int) -> None:
+    def release_and_stop(*_: int) -> None:
         for _ in range(100):
             Counting.allowed.release()
-        raise SpaceError("full")
+        full()
 
     with pytest.raises(SpaceError):
-        conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
+        convert(raw, tmp_path, Counting(), watch=release_and_stop)
     assert Counting.converted <= 3  # one that was done, and what the worker had in hand
 
 
-def test_an_error_while_saving_does_not_hide_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_lines(tmp_path / "raw", np.random.default_rng(5))
-    files = find_files(tmp_path / "raw", "**/*", (".txt",), section="lines")
-    conversion = Conversion(Lines(), LinesSection(), files, tmp_path / "lines.zarr", tmp_path / "rejects.csv")
+def test_an_error_while_saving_does_not_hide_the_first(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
 
     def broken(*_: object) -> None:
         calls.append("save")
         raise KeyboardInterrupt
 
-    def stop(*_: int) -> None:
-        raise SpaceError("full")
-
     monkeypatch.setattr("outofcore.conversion.journal.Journal.save", broken)
     with pytest.raises(SpaceError):
-        conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
+        convert(raw, tmp_path, watch=after_unit(0, full))
     assert calls == ["save"]

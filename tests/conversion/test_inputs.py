@@ -13,34 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from outofcore.conversion import inputs
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, ConversionResult
-from outofcore.errors import RawInputError, SpaceError
+from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit
-from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, after_unit, convert, stop
 
 SHIPPED_TICK_NS = inputs.TICK_NS
-
-
-def run(
-    raw: Path,
-    out: Path,
-    watch: Callable[[int, int], None],
-    before: Callable[[], None] = lambda: None,
-    domain: Lines | None = None,
-    **options: Any,
-) -> ConversionResult:
-    domain, section = domain or Lines(), LinesSection()
-    files = find_files(raw, section.match, domain.suffixes, section="lines")
-    before()
-    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    return conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -99,60 +80,47 @@ def linked(path: Path) -> None:
         (Path.unlink, "it is gone"),
     ],
 )
-def test_a_file_that_changes_meanwhile_seals_nothing(tmp_path: Path, change: Callable[[Path], None], how: str) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
-    changed: list[Path] = []
-
-    def watch(*_: int) -> None:
-        if not changed:
-            changed.append(raw / "a.txt")
-            change(raw / "a.txt")
-
+def test_a_file_that_changes_meanwhile_seals_nothing(
+    raw: Path, tmp_path: Path, change: Callable[[Path], None], how: str
+) -> None:
+    watch = after_unit(0, lambda: change(raw / "a.txt"))
     expected = rf"a\.txt has changed during the conversion \({how}.*nothing was sealed"
     with pytest.raises(RawInputError, match=expected):
-        run(raw, tmp_path, watch)
+        convert(raw, tmp_path, watch=watch)
     assert not (tmp_path / "lines.zarr").exists()
     if (raw / "a.txt").exists():
-        again = run(raw, tmp_path, lambda *_: None)
+        again = convert(raw, tmp_path)
         assert again.resumed_units == 0
         assert (tmp_path / "lines.zarr").is_dir()
 
 
-def test_a_file_that_changes_before_the_first_unit_is_noticed(tmp_path: Path) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
+def test_a_file_that_changes_before_the_first_unit_is_noticed(raw: Path) -> None:
     found = r"b\.txt has changed during the conversion \([\d,]+ bytes when it was listed, [\d,]+ now\)"
+    files = find_files(raw, "**/*", (".txt",), section="lines")
+    longer(raw / "b.txt")
     with pytest.raises(RawInputError, match=found) as error:
-        run(raw, tmp_path, lambda *_: None, lambda: longer(raw / "b.txt"))
+        inputs.Inputs(files, threads=1)
     assert re.fullmatch(r"[^\n]+", str(error.value))
 
 
 @pytest.mark.parametrize("change", [copied, linked])
 def test_a_file_of_another_inode_or_change_time_with_the_same_bytes_is_no_change(
-    tmp_path: Path, change: Callable[[Path], None]
+    raw: Path, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
-    expected = run(raw, tmp_path / "expected", lambda *_: None).seal.digest
-    changed: list[Path] = []
-
-    def watch(*_: int) -> None:
-        if not changed:
-            changed.append(raw / "a.txt")
-            change(raw / "a.txt")
-
-    assert run(raw, tmp_path, watch).seal.digest == expected
+    expected = convert(raw, tmp_path / "expected").seal.digest
+    watch = after_unit(0, lambda: change(raw / "a.txt"))
+    assert convert(raw, tmp_path, watch=watch).seal.digest == expected
 
 
-def test_a_file_whose_inode_alone_differs_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_whose_inode_alone_differs_is_not_read_again(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some network filesystems number their files anew at each look."""
-    write_lines(tmp_path / "raw", np.random.default_rng(5))
     stat, digest, read, numbers = Path.stat, RawFile.digest, [], itertools.count(1)
 
     def renumbered(path: Path, **options: bool) -> os.stat_result:
         facts = stat(path, **options)
-        if path.parent != tmp_path / "raw":
+        if path.parent != raw:
             return facts
         times = {name: getattr(facts, name) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
         return os.stat_result([facts.st_mode, next(numbers), *facts[2:]], times)
@@ -163,7 +131,7 @@ def test_a_file_whose_inode_alone_differs_is_not_read_again(tmp_path: Path, monk
 
     monkeypatch.setattr(Path, "stat", renumbered)
     monkeypatch.setattr(RawFile, "digest", counted)
-    run(tmp_path / "raw", tmp_path, lambda *_: None, checkpoint_seconds=0.0)
+    convert(raw, tmp_path, checkpoint_seconds=0.0)
     assert sorted(read) == ["a.txt", "b.txt"]
 
 
@@ -184,10 +152,10 @@ def test_ctrl_c_does_not_wait_until_files_are_digested(monkeypatch: pytest.Monke
         inputs.Inputs([*files, *files[1:]], threads=2)
 
 
-def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that was just written may be written again without a trace in its times."""
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
     states: dict[RawFile, object] = {}
 
     def seen_soon_after(file: RawFile, real: Callable[[RawFile], Any] = inputs._state) -> object:
@@ -196,63 +164,34 @@ def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, mon
 
     monkeypatch.setattr(inputs, "_state", seen_soon_after)
     monkeypatch.setattr(inputs, "TICK_NS", SHIPPED_TICK_NS)
-    changed: list[Path] = []
-
-    def watch(*_: int) -> None:
-        if not changed:
-            changed.append(raw / "a.txt")
-            rewritten(raw / "a.txt")
-
     with pytest.raises(RawInputError, match=r"a\.txt has changed .*its bytes differ from the beginning"):
-        run(raw, tmp_path, watch)
+        convert(raw, tmp_path, watch=after_unit(0, lambda: rewritten(raw / "a.txt")))
 
 
-def stop(
-    raw: Path,
-    out: Path,
-    before: Callable[[], object] = lambda: None,
-    units: int = 10,
-    domain: Lines | None = None,
-) -> None:
-    """Stop a conversion after some units, with a checkpoint at each; call ``before`` at the fifth."""
-    count = itertools.count(1)
-
-    def watch(*_: int) -> None:
-        number = next(count)
-        if number == 5:
-            before()
-        if number == units:
-            raise SpaceError("full")
-
-    with pytest.raises((SpaceError, RawInputError)):
-        run(raw, out, watch, checkpoint_seconds=0.0, domain=domain)
-
-
-def test_what_a_stopped_run_has_read_is_compared_by_its_bytes(tmp_path: Path) -> None:
+def test_what_a_stopped_run_has_read_is_compared_by_its_bytes(raw: Path, tmp_path: Path) -> None:
     """Neither a new modification time starts afresh, nor does an old one hide other bytes."""
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
-    stop(raw, tmp_path)
+    stop(raw, tmp_path, 10)
     os.utime(raw / "a.txt", ns=(0, 10**18))
-    assert run(raw, tmp_path, lambda *_: None).resumed_units == 10
-    stop(raw, tmp_path)
+    assert convert(raw, tmp_path).resumed_units == 10
+    stop(raw, tmp_path, 10)
     rewritten_in_secret(raw / "a.txt")
-    again = run(raw, tmp_path, lambda *_: None)
+    again = convert(raw, tmp_path)
     assert again.resumed_units == 0
-    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda *_: None).seal.digest
+    assert again.seal.digest == convert(raw, tmp_path / "fresh").seal.digest
 
 
 @pytest.mark.parametrize("change", [rewritten, rewritten_in_secret, replaced])
-def test_no_checkpoint_counts_what_was_read_from_other_bytes(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_no_checkpoint_counts_what_was_read_from_other_bytes(
+    raw: Path, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
     """Although the file is as before when the next run resumes, as after ``dvc checkout``."""
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
     original = (raw / "a.txt").read_bytes()
-    stop(raw, tmp_path, lambda: change(raw / "a.txt"))
+    with pytest.raises(RawInputError):
+        convert(raw, tmp_path, watch=after_unit(4, lambda: change(raw / "a.txt")), checkpoint_seconds=0.0)
     (raw / "a.txt").write_bytes(original)
-    again = run(raw, tmp_path, lambda *_: None)
+    again = convert(raw, tmp_path)
     assert again.resumed_units == 4
-    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda *_: None).seal.digest
+    assert again.seal.digest == convert(raw, tmp_path / "fresh").seal.digest
 
 
 class Paired(Lines):
@@ -263,20 +202,17 @@ class Paired(Lines):
             yield replace(unit, others=(len(files) - 1,))
 
 
-def test_no_checkpoint_counts_what_was_read_from_other_bytes_of_a_further_file(tmp_path: Path) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
+def test_no_checkpoint_counts_what_was_read_from_other_bytes_of_a_further_file(raw: Path, tmp_path: Path) -> None:
     last = max(raw.iterdir())
     original = last.read_bytes()
-    stop(raw, tmp_path, lambda: rewritten(last), domain=Paired())
+    with pytest.raises(RawInputError):
+        convert(raw, tmp_path, Paired(), watch=after_unit(4, lambda: rewritten(last)), checkpoint_seconds=0.0)
     last.write_bytes(original)
-    assert run(raw, tmp_path, lambda *_: None, domain=Paired()).resumed_units == 4
+    assert convert(raw, tmp_path, Paired()).resumed_units == 4
 
 
 @pytest.mark.parametrize("call", ["stat", "digest"])
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
+def test_a_file_that_cannot_be_read_is_one_line(raw: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     stat, digest = os.stat, RawFile.digest
 
     def refused(path: object, real: Callable[..., Any], **options: Any) -> Any:
@@ -284,25 +220,23 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pyt
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(**options)
 
-    def fail() -> None:
-        if call == "stat":
-            monkeypatch.setattr(os, "stat", lambda path, **options: refused(path, partial(stat, path), **options))
-        else:
-            monkeypatch.setattr(RawFile, "digest", lambda file, *_: refused(file.path, partial(digest, file)))
+    files = find_files(raw, "**/*", (".txt",), section="lines")
+    if call == "stat":
+        monkeypatch.setattr(os, "stat", lambda path, **options: refused(path, partial(stat, path), **options))
+    else:
+        monkeypatch.setattr(RawFile, "digest", lambda file, *_: refused(file.path, partial(digest, file)))
 
     with pytest.raises(
         RawInputError, match=r"^[^\n]+b\.txt cannot be read: Input/output error; make it readable, and "
     ):
-        run(raw, tmp_path, lambda *_: None, fail)
+        inputs.Inputs(files, threads=1)
 
 
 def test_a_long_wait_for_digests_is_announced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
-    run(raw, tmp_path, lambda *_: None)
+    convert(raw, tmp_path)
     assert "digesting" not in capsys.readouterr().err
     monkeypatch.setattr("outofcore.conversion.run.NOTICE_BYTES", 1)
-    run(raw, tmp_path, lambda *_: None)
+    convert(raw, tmp_path)
     assert re.search(r"convert lines: digesting \S+ (bytes|kB) of raw input first\n", capsys.readouterr().err)

@@ -17,37 +17,15 @@ import numpy as np
 import pytest
 
 from outofcore.conversion import inputs
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import Journal
-from outofcore.conversion.run import Conversion, ConversionResult
-from outofcore.errors import DamagedStore, SpaceError, StoreError
-from outofcore.raw.files import find_files
+from outofcore.conversion.run import ConversionResult
+from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.shards import index_bytes
 from outofcore.system.durable import WorkFolder
-from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import after_unit, convert, stop, write_lines
 from tests.store.synced import Synced
 
 WORK = "lines.zarr.work"
-
-
-def run(raw: Path, out: Path, watch: Callable[[int, int], None] = lambda *_: None, **options: Any) -> ConversionResult:
-    domain, section = Lines(), LinesSection()
-    files = find_files(raw, section.match, domain.suffixes, section="lines")
-    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    return conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options)
-
-
-def stop(raw: Path, out: Path, units: int = 14) -> None:
-    """Stop a conversion after some units, with a checkpoint at each."""
-    left = iter(range(units))
-
-    def watch(*_: int) -> None:
-        if next(left, None) is None:
-            raise SpaceError("full")
-
-    with pytest.raises(SpaceError):
-        run(raw, out, watch, checkpoint_seconds=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +38,14 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> ConversionResult:
     """The conversion without a stop."""
-    return run(raw, tmp_path_factory.mktemp("whole"))
+    return convert(raw, tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="module")
 def stopped(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a stopped conversion leaves: finished shards, unfinished ones, rejects, keys."""
     out = tmp_path_factory.mktemp("stopped")
-    stop(raw, out)
+    stop(raw, out, 15)
     return out
 
 
@@ -137,8 +115,8 @@ def test_a_read_that_the_system_refuses_is_no_damage(
     with monkeypatch.context() as patch:
         patch.setattr(io, "open", refusing)
         with pytest.raises(OSError, match=os.strerror(code)):
-            run(raw, tmp_path / "out")
-    found = run(raw, tmp_path / "out")
+            convert(raw, tmp_path / "out")
+    found = convert(raw, tmp_path / "out")
     assert found.resumed_units > 0
     assert found.seal.digest == whole.seal.digest
     assert "damaged" not in capsys.readouterr().err
@@ -158,7 +136,7 @@ def test_what_was_damaged_is_converted_again(
     out = tmp_path / "out"
     shutil.copytree(stopped, out)
     damage(out / WORK / name)
-    found = run(raw, out)
+    found = convert(raw, out)
     told = capsys.readouterr().err
     assert found.resumed_units == 0
     assert found.seal.digest == whole.seal.digest
@@ -200,53 +178,46 @@ def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, 
 def test_another_version_of_the_package_or_an_engine_starts_afresh(
     raw: Path, whole: ConversionResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    stop(raw, tmp_path)
+    stop(raw, tmp_path, 15)
     found = inputs.versions("lines")
     monkeypatch.setattr("outofcore.conversion.run.versions", lambda _: {**found, package: "99"})
-    again = run(raw, tmp_path)
+    again = convert(raw, tmp_path)
     assert again.resumed_units == 0
     assert again.seal.digest == whole.seal.digest
 
 
 def test_a_work_folder_belongs_to_one_process(raw: Path, whole: ConversionResult, tmp_path: Path) -> None:
-    refused: list[str] = []
+    def convert_too() -> None:
+        with pytest.raises(StoreError, match=rf"^{tmp_path}/lines\.zarr[^\n]*another process writes this store[^\n]*$"):
+            convert(raw, tmp_path)
 
-    def watch(*_: int) -> None:
-        if not refused:
-            with pytest.raises(StoreError, match="another process writes this store") as error:
-                run(raw, tmp_path)
-            refused.append(str(error.value))
-
-    found = run(raw, tmp_path, watch)
-    assert found.seal.digest == whole.seal.digest
-    assert refused[0].startswith(str(tmp_path / "lines.zarr"))
-    assert "\n" not in refused[0]
+    assert convert(raw, tmp_path, watch=after_unit(0, convert_too)).seal.digest == whole.seal.digest
 
 
 def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: ConversionResult, tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
-        "run(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: os._exit(9))"
+        "import os, sys; from pathlib import Path; from tests.conversion.lines import convert\n"
+        "convert(Path(sys.argv[1]), Path(sys.argv[2]), watch=lambda *_: os._exit(9))"
     )
     done = subprocess.run([sys.executable, "-c", program, raw, tmp_path], cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == 9
     assert (tmp_path / WORK).is_dir()
-    assert run(raw, tmp_path).seal.digest == whole.seal.digest
+    assert convert(raw, tmp_path).seal.digest == whole.seal.digest
 
 
 def test_a_conversion_killed_on_the_way_to_its_place_resumes(
     raw: Path, whole: ConversionResult, tmp_path: Path
 ) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
+        "import os, sys; from pathlib import Path; from tests.conversion.lines import convert\n"
         "rename = Path.rename\n"
         "def killed(path, target): os._exit(9) if path.name == 'arriving' else rename(path, target)\n"
         "Path.rename = killed\n"
-        "run(Path(sys.argv[1]), Path(sys.argv[2]), checkpoint_seconds=0.0)"
+        "convert(Path(sys.argv[1]), Path(sys.argv[2]), checkpoint_seconds=0.0)"
     )
     done = subprocess.run([sys.executable, "-c", program, raw, tmp_path], cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == 9
-    found = run(raw, tmp_path)
+    found = convert(raw, tmp_path)
     assert found.resumed_units > 0
     assert found.seal.digest == whole.seal.digest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.zarr", "rejects.csv"]
@@ -256,10 +227,10 @@ def test_what_a_killed_copy_left_is_removed_at_the_next_start(
     raw: Path, whole: ConversionResult, tmp_path: Path
 ) -> None:
     left = tmp_path / WORK / "arriving"
-    stop(raw, tmp_path)
+    stop(raw, tmp_path, 15)
     shutil.copytree(tmp_path / WORK / "store", left)
     seen: list[bool] = []
-    assert run(raw, tmp_path, lambda *_: seen.append(left.exists())).seal.digest == whole.seal.digest
+    assert convert(raw, tmp_path, watch=lambda *_: seen.append(left.exists())).seal.digest == whole.seal.digest
     assert seen
     assert not any(seen)
 
@@ -269,12 +240,8 @@ def test_workspaces_that_share_scratch_work_in_folders_of_their_own(
 ) -> None:
     scratch = tmp_path / "scratch"
     inner: list[ConversionResult] = []
-
-    def watch(*_: int) -> None:
-        if not inner:
-            inner.append(run(raw, tmp_path / "two", scratch=scratch))
-
-    outer = run(raw, tmp_path / "one", watch, scratch=scratch)
+    watch = after_unit(0, lambda: inner.append(convert(raw, tmp_path / "two", scratch=scratch)))
+    outer = convert(raw, tmp_path / "one", watch=watch, scratch=scratch)
     assert inner[0].seal.digest == outer.seal.digest == whole.seal.digest
     assert list(scratch.iterdir()) == []
 
@@ -307,6 +274,6 @@ def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", renamed)
-    stop(raw, tmp_path)
+    stop(raw, tmp_path, 15)
     assert checkpoints >= 10
     assert any(path.name == "c.0" for path in work.rglob("*"))

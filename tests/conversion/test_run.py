@@ -14,35 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import Estimate, estimate
+from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, ConversionResult
 from outofcore.domains.splits import SPLITS
-from outofcore.errors import AuditError, RawInputError, SpaceError, StoreError
+from outofcore.errors import AuditError, RawInputError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
-from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lines
-
-NOTHING = Estimate(0, 0, 0, 0)
-
-
-def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, **options: Any) -> ConversionResult:
-    domain, section = domain or Lines(), section or LinesSection()
-    files = find_files(raw, section.match, domain.suffixes, section="lines")
-    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    workers = options.pop("workers", 2)
-    watch = options.pop("watch", lambda *_: None)
-    return conversion.run(NOTHING, executor=open_executor("threads", workers), workers=workers, watch=watch, **options)
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> Path:
-    write_lines(tmp_path / "raw", np.random.default_rng(5))
-    return tmp_path / "raw"
+from tests.conversion.lines import Lines, LinesSection, convert, convert_lines, stop, write_lines
 
 
 def sequences(store: Store) -> dict[str, list[list[int]]]:
@@ -58,7 +40,7 @@ def sequences(store: Store) -> dict[str, list[list[int]]]:
 
 
 def test_every_record_is_stored_once_or_rejected_with_its_reason(raw: Path, tmp_path: Path) -> None:
-    outcome = run(raw, tmp_path)
+    outcome = convert(raw, tmp_path)
     lines = [line for name in ("a.txt", "b.txt") for line in (raw / name).read_text().split("\n")[:-1]]
     good = [line for line in lines if line and "x" not in line]
     figures = outcome.figures
@@ -86,7 +68,7 @@ def test_no_cell_of_the_rejects_is_a_formula(raw: Path, tmp_path: Path) -> None:
     (raw / "=cmd|' !A0.txt").write_text("\n")
     (raw / "'=1.txt").write_text("\n")
     (raw / "'plain'.txt").write_text("\n")
-    run(raw, tmp_path)
+    convert(raw, tmp_path)
     with (tmp_path / "rejects.csv").open(newline="") as stream:
         names = [row["file"] for row in csv.DictReader(stream)]
     assert {"'=cmd|' !A0.txt", "''=1.txt", "'plain'.txt"} <= set(names)
@@ -95,7 +77,7 @@ def test_no_cell_of_the_rejects_is_a_formula(raw: Path, tmp_path: Path) -> None:
 def test_a_terminal_obeys_nothing_in_the_rejects(raw: Path, tmp_path: Path) -> None:
     name = "\x1b[31mred\u202e\x9b.txt"
     (raw / name).write_text("\n")
-    outcome = run(raw, tmp_path)
+    outcome = convert(raw, tmp_path)
     content = (tmp_path / "rejects.csv").read_bytes()
     assert {*range(0x20), 0x7F} & {*content} == {0x0A}
     with (tmp_path / "rejects.csv").open(newline="", encoding="utf-8") as stream:
@@ -105,7 +87,7 @@ def test_a_terminal_obeys_nothing_in_the_rejects(raw: Path, tmp_path: Path) -> N
 
 
 def test_rejects_are_listed_with_file_offset_and_reason(raw: Path, tmp_path: Path) -> None:
-    outcome = run(raw, tmp_path)
+    outcome = convert(raw, tmp_path)
     with (tmp_path / "rejects.csv").open(newline="") as stream:
         listed = list(csv.DictReader(stream))
     assert Counter(row["reason"] for row in listed) == outcome.figures["rejected"]
@@ -122,7 +104,7 @@ def test_rejects_are_listed_with_file_offset_and_reason(raw: Path, tmp_path: Pat
 def test_rejects_that_cannot_be_written_cost_no_conversion(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = run(raw, tmp_path / "expected").seal.digest
+    expected = convert(raw, tmp_path / "expected").seal.digest
     out = tmp_path / "out"
     copy = shutil.copyfile
 
@@ -134,9 +116,9 @@ def test_rejects_that_cannot_be_written_cost_no_conversion(
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "copyfile", refused)
         with pytest.raises(StoreError, match=r"rejects\.csv cannot be written: Permission denied"):
-            run(raw, out)
+            convert(raw, out)
     assert [path.name for path in out.iterdir()] == ["lines.zarr.work"]
-    again = run(raw, out)
+    again = convert(raw, out)
     assert again.resumed_units > 0
     assert again.seal.digest == expected
     assert (out / "rejects.csv").read_bytes() == (tmp_path / "expected" / "rejects.csv").read_bytes()
@@ -154,45 +136,32 @@ def test_rejects_that_cannot_be_written_cost_no_conversion(
     ],
 )
 def test_neither_workers_nor_cuts_show(raw: Path, tmp_path: Path, domain: Lines, workers: int) -> None:
-    expected = run(raw, tmp_path / "expected").seal.digest
-    assert run(raw, tmp_path / "other", domain, workers=workers).seal.digest == expected
+    expected = convert(raw, tmp_path / "expected").seal.digest
+    assert convert(raw, tmp_path / "other", domain, workers=workers).seal.digest == expected
 
 
-STOPS = (0, 1, 21, 56)
+STOPS = (1, 2, 22, 57)
 
 
 @pytest.mark.parametrize("domain", [Lines(), Lines(unit_bytes=40, piece=5)])
 def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: Path, domain: Lines) -> None:
-    expected = run(raw, tmp_path / "expected").seal.digest
+    expected = convert(raw, tmp_path / "expected").seal.digest
     resumed = []
-    for stop in STOPS:
-        out = tmp_path / f"stopped{stop}"
-        left = iter(range(stop))
-
-        def watch(*_: int, left: Any = left) -> None:
-            if next(left, None) is None:
-                raise SpaceError("full")
-
-        with pytest.raises(SpaceError):
-            run(raw, out, domain, watch=watch, checkpoint_seconds=0.0)
+    for units in STOPS:
+        out = tmp_path / f"stopped{units}"
+        stop(raw, out, units, domain)
         assert not (out / "lines.zarr").exists()
-        outcome = run(raw, out, domain)
+        outcome = convert(raw, out, domain)
         assert outcome.seal.digest == expected
         resumed.append(outcome.resumed_units)
         assert not (out / "lines.zarr.work").exists()
-    assert resumed == [stop + 1 for stop in STOPS]
+    assert resumed == list(STOPS)
 
 
 def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
-    def watch(*_: int) -> None:
-        if next(left, None) is None:
-            raise SpaceError("full")
-
     for change in ("section", "input", "schema"):
-        left = iter(range(9))
         out = tmp_path / change
-        with pytest.raises(SpaceError):
-            run(raw, out, watch=watch, checkpoint_seconds=0.0)
+        stop(raw, out, 10)
         section, domain = LinesSection(), Lines()
         if change == "schema":
             domain = Lines(doc="something else")
@@ -200,9 +169,9 @@ def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
             section = LinesSection.model_validate({"filters": {"duplicates": "keep"}})
         else:
             (raw / "a.txt").write_text("7 7 7\n")
-        outcome = run(raw, out, domain, section)
+        outcome = convert(raw, out, domain, section)
         assert outcome.resumed_units == 0
-        assert outcome.seal.digest == run(raw, tmp_path / f"{change}-fresh", domain, section).seal.digest
+        assert outcome.seal.digest == convert(raw, tmp_path / f"{change}-fresh", domain, section).seal.digest
 
 
 def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) -> None:
@@ -212,7 +181,7 @@ def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) ->
         AuditError,
         match=r"the engine and its oracle differ, nothing .* Differences: 1; the first: a\.txt: 13131313 is",
     ):
-        run(tmp_path / "raw", tmp_path)
+        convert(tmp_path / "raw", tmp_path)
     assert not (tmp_path / "lines.zarr").exists()
 
 
@@ -227,7 +196,7 @@ def test_an_input_without_any_record_seals_nothing_and_lists_all(
     (tmp_path / "raw" / "a.txt").write_text(content)
     expected = rf"none of the \d records in 1 files was accepted \({told}\), so there is no store{first} are listed in"
     with pytest.raises(RawInputError, match=expected):
-        run(tmp_path / "raw", tmp_path)
+        convert(tmp_path / "raw", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "rejects.csv"]
     assert len((tmp_path / "rejects.csv").read_text().splitlines()) == 1 + len(content.splitlines())
 
@@ -246,7 +215,7 @@ def test_the_estimate_is_near_what_is_then_written(tmp_path: Path, monkeypatch: 
     files = find_files(raw, "**/*", domain.suffixes, section="lines")
     with open_executor("threads", 2) as executor:
         forecast = estimate(domain, section, files, executor)
-    outcome = run(raw, tmp_path, domain, section)
+    outcome = convert(raw, tmp_path, domain, section)
     assert forecast.store_bytes == pytest.approx(outcome.figures["bytes_store"], rel=0.1)
     assert forecast.rows == pytest.approx(sum(outcome.figures["rows"].values()), rel=0.1)
     assert forecast.sampled_bytes < forecast.raw_bytes
@@ -260,7 +229,7 @@ def test_the_estimate_of_a_small_input_is_what_is_then_written(tmp_path: Path) -
     files = find_files(raw, "**/*", domain.suffixes, section="lines")
     with open_executor("threads", 2) as executor:
         forecast = estimate(domain, section, files, executor)
-    figures = run(raw, tmp_path, domain, section).figures
+    figures = convert(raw, tmp_path, domain, section).figures
     assert sum(figures["rejected"].values()) > 0
     assert forecast.sampled_bytes == forecast.raw_bytes
     assert forecast.rows == sum(figures["rows"].values())
@@ -274,7 +243,7 @@ def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) 
     raw = tmp_path / "raw"
     raw.mkdir()
     (raw / "a.txt").write_text("1 2 3 4 5 6\n22 3\n22 3\n1 2 3 4 5 6\n")
-    figures = run(raw, tmp_path, Lines(piece=piece)).figures
+    figures = convert(raw, tmp_path, Lines(piece=piece)).figures
     assert figures["rejected"] == {"duplicate": 2}
     assert sum(figures["rows"].values()) == 8
     assert figures["numbers"] == 8
@@ -314,7 +283,7 @@ def test_the_estimate_of_many_small_parts_counts_the_files_of_each(
     with open_executor("threads", 2) as executor:
         forecast = estimate(Parts(), LinesSection(), files, executor)
     assert forecast.sampled_bytes < forecast.raw_bytes / 2
-    figures = run(raw, tmp_path, Parts()).figures
+    figures = convert(raw, tmp_path, Parts()).figures
     assert forecast.store_bytes == pytest.approx(figures["bytes_store"], rel=0.1)
 
 
@@ -324,5 +293,5 @@ def test_free_space_is_checked_with_what_waits_to_be_written(
     monkeypatch.setattr(StoreWriter, "bytes_written", lambda _: 5)
     monkeypatch.setattr(StoreWriter, "bytes_waiting", lambda _: 7)
     seen = set()
-    run(raw, tmp_path, watch=lambda written, waiting: seen.add((written, waiting)))
+    convert(raw, tmp_path, watch=lambda written, waiting: seen.add((written, waiting)))
     assert seen == {(5, 7)}

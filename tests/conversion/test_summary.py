@@ -11,8 +11,7 @@ from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.summary import note_doubts
 from outofcore.raw.files import find_files
-from tests.conversion.lines import Lines, LinesSection
-from tests.conversion.test_run import run
+from tests.conversion.lines import Lines, LinesSection, convert
 
 MOST_REJECTED = (
     "3 of 5 records are rejected, 2 of them as no_number; if that surprises you, look at the settings raw, source and "
@@ -37,7 +36,7 @@ def test_what_looks_like_a_mistake_is_said(
     raw = tmp_path / "raw"
     raw.mkdir()
     (raw / "a.txt").write_text(lines)
-    figures = note_doubts(Lines(), run(raw, tmp_path).figures)
+    figures = note_doubts(Lines(), convert(raw, tmp_path).figures)
     assert figures.get("doubts", []) == expected
     assert [line for line in capsys.readouterr().err.splitlines() if "note:" in line] == [
         f"note: lines: {each}" for each in expected

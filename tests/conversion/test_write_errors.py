@@ -13,33 +13,19 @@ import numpy as np
 import pytest
 
 import outofcore
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
 from outofcore.errors import OutOfCoreError, SpaceError, StoreError
-from outofcore.raw.files import find_files
 from outofcore.space.guard import Guard
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
-from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, convert, write_lines
 from tests.store.faults import Faults, Step
 
 CODES = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EFBIG, errno.EROFS)
 
 
 def convert_lines(raw: Path, out: Path) -> str:
-    domain, section = Lines(unit_bytes=10**6), LinesSection()
-    files = find_files(raw, section.match, domain.suffixes, section="lines")
-    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects" / "lines.csv")
-    guard = Guard("lines", 0, 0)
-    with guard.writing(out):
-        return conversion.run(
-            Estimate(0, 0, 0, 0),
-            executor=open_executor("threads", 1),
-            workers=1,
-            watch=lambda *_: None,
-            checkpoint_seconds=0.0,
-        ).seal.digest
+    with Guard("lines", 0, 0).writing(out):
+        return convert(raw, out, Lines(unit_bytes=10**6), checkpoint_seconds=0.0).seal.digest
 
 
 def write_arrays(raw: Path, out: Path) -> str:

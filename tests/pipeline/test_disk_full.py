@@ -12,16 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
 from outofcore.domains.sections import StoreSection
 from outofcore.errors import OutOfCoreError, SpaceError
-from outofcore.raw.files import find_files
 from outofcore.space.dvc_cache import Committed, committed
 from outofcore.space.guard import Guard
 from outofcore.store.verify import verify
-from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, LinesSection, convert, write_lines
 from tests.pipeline.workplace import make_workplace
 from tests.space.conftest import MIB, Disk, disk, dvc, no_settings_of_the_user, project, used
 
@@ -55,19 +51,9 @@ def raw(tmp_path: Path) -> Path:
 
 def run(raw: Path, out: Path) -> str:
     """Convert, with many checkpoints; the digest."""
-    domain, section = Lines(unit_bytes=4000), LinesSection(store=StoreSection(chunk_rows=256, shard_rows=1024))
-    files = find_files(raw, section.match, domain.suffixes, section="lines")
-    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects" / "lines.csv")
-    guard = Guard("lines", 0, 0)
-    with guard.writing(conversion.store):
-        made = conversion.run(
-            Estimate(0, 0, 0, 0),
-            executor=open_executor("threads", 1),
-            workers=1,
-            watch=lambda *_: None,
-            checkpoint_seconds=0.05,
-        )
-    return made.seal.digest
+    section = LinesSection(store=StoreSection(chunk_rows=256, shard_rows=1024))
+    with Guard("lines", 0, 0).writing(out / "lines.zarr"):
+        return convert(raw, out, Lines(unit_bytes=4000), section, checkpoint_seconds=0.05).seal.digest
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -76,6 +76,7 @@ def test_a_month_that_comes_or_goes_leaves_the_others_as_links(grown: Project) -
     assert first.stat().st_ino == inode
 
 
+@pytest.mark.long
 def test_the_folder_is_trained_on_and_a_colleague_pulls_a_month(grown: Project, tmp_path: Path) -> None:
     grown.dvc("repro", "train@chess", "evaluate@chess")
     assert "data/stores/chess.zarr/2024-02.zarr: whole" in grown.run("outofcore", "verify", str(STORES))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,20 +54,6 @@ def test_a_colleague_gets_all_and_runs_nothing(own: Project, tmp_path: Path) -> 
     assert 'id="chess"' in other.read("reports/index.html")
 
 
-def test_input_outside_of_the_project_is_known_by_its_digest(own: Project, tmp_path: Path) -> None:
-    games = tmp_path / "games"
-    shutil.copytree(own.folder / "data/raw/chess", games)
-    author = Project(tmp_path / "author")
-    own.run("git", "clone", "-q", str(own.folder), str(author.folder))
-    params = author.folder / "params.yaml"
-    params.write_text(params.read_text().replace("raw: data/raw/chess", f"raw: {games}"))
-    author.dvc("repro", "-q", "convert@chess")
-    author.git("commit", "-q", "-a", "-m", "games elsewhere")
-    games.rename(tmp_path / "gone")  # a machine that does not have them
-    author.dvc("repro", "convert@chess", code=255)
-    assert "Running stage" not in author.dvc("repro", "--allow-missing", "convert@chess")
-
-
 def edit(name: str, old: str, new: str) -> Callable[[Project], None]:
     def apply(project: Project) -> None:
         text = project.read(name)
@@ -98,21 +84,26 @@ CONVERT, TRAIN = CHECK | {"convert@chess"}, CHECK | {"train@chess"}
 MODEL = TRAIN | {"evaluate@chess"}
 
 
+def case(name: str, change: Callable[[Project], None], expected: frozenset[str], *, long: bool = True) -> Any:
+    """A case of the table; ``make test`` runs one of each kind of dependency: settings, versions, none."""
+    return pytest.param(change, expected, id=name, marks=pytest.mark.long if long else ())
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param(more_games, {"convert@chess", "chess.dvc"}, id="raw file added"),
-        pytest.param(edit("params.yaml", "min_plies: 1", "min_plies: 2"), CONVERT, id="filter"),
-        pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
-        pytest.param(edit(VERSIONS, "(bytes=", "(bytes=9"), CONVERT, id="version of the bytes"),
-        pytest.param(edit(VERSIONS, "training=", "training=9"), MODEL, id="version of training"),
-        pytest.param(edit("requirements.lock", "numcodecs==", "numcodecs>="), CHECK, id="versions"),
-        pytest.param(comment, NOTHING, id="comment"),
-        pytest.param(machine, NOTHING, id="machine"),
+        case("raw file added", more_games, frozenset({"convert@chess", "chess.dvc"})),
+        case("filter", edit("params.yaml", "min_plies: 1", "min_plies: 2"), CONVERT, long=False),
+        case("tensors", edit("params.yaml", "planes: 18", "planes: 12"), TRAIN),
+        case("version of the bytes", edit(VERSIONS, "(bytes=", "(bytes=9"), CONVERT),
+        case("version of training", edit(VERSIONS, "training=", "training=9"), MODEL, long=False),
+        case("versions", edit("requirements.lock", "numcodecs==", "numcodecs>="), CHECK),
+        case("comment", comment, NOTHING, long=False),
+        case("machine", machine, NOTHING),
     ],
 )
 def test_a_change_runs_again_what_it_concerns(
-    own: Project, change: Callable[[Project], None], expected: set[str]
+    own: Project, change: Callable[[Project], None], expected: frozenset[str]
 ) -> None:
     checked = {path: path.read_text() for path in (own.folder / "data/checked").glob("chess.*")}
     changed_code = Project(own.folder, own.folder / "src")
@@ -128,10 +119,6 @@ def test_a_change_runs_again_what_it_concerns(
             (own.folder / path).unlink(missing_ok=True)
         own.git("checkout", "-q", "--", ".")
     assert {name.rpartition("/")[2] for name in changed} == expected
-
-
-def stages_run(told: str) -> list[str]:
-    return [line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage")]
 
 
 def test_settings_of_another_domain_concern_it_only(project: Project) -> None:

@@ -120,6 +120,7 @@ def test_a_misspelt_key_costs_nothing(own: Project) -> None:
     assert "Running stage" not in own.dvc("repro", "train@chess")
 
 
+@pytest.mark.long
 def test_a_mistake_in_the_settings_of_the_machine_costs_nothing(own: Project) -> None:
     whole, settings = own.read("params.yaml"), own.folder / "machine.yaml"
     machine = settings.read_text() if settings.exists() else ""

@@ -210,30 +210,6 @@ def test_a_mistake_is_one_line(tmp_path: Path, arguments: tuple[str, ...], messa
     assert not (tmp_path / "p").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        (
-            "dvc.yaml",
-            "stages: {mine: {cmd: ls}}\n",
-            "expected none, or the one that outofcore init wrote, found another",
-        ),
-        ("params.yaml", "lr: 0.1\n", "expected sections of domains only, found lr"),
-    ],
-)
-def test_another_pipeline_is_left_alone(tmp_path: Path, name: str, text: str, message: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ParamsError, match=message):
-        create(tmp_path, ["chess"])
-    assert files(tmp_path) == {name: text.encode()}
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "p").touch()
-    with pytest.raises(ParamsError, match="found a file"):
-        create(tmp_path / "p", ["chess"])
-
-
 def test_a_cache_that_stores_everything_twice_is_told(tmp_path: Path) -> None:
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n")
@@ -282,6 +258,13 @@ def test_a_clone_becomes_a_project_of_one_domain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        (
+            "dvc.yaml",
+            "stages: {mine: {cmd: ls}}\n",
+            "expected none, or the one that outofcore init wrote, found another",
+        ),
+        ("params.yaml", "lr: 0.1\n", "expected sections of domains only, found lr"),
+        ("params.yaml", "{go: {raw: a}}\n", "expected one section below the other, as in 'go:', to add chess"),
         (".dvc/config", "[core\n", "expected settings of DVC"),
         ("stages", "", "stages: expected a folder, found a file"),
         ("README.md/a", "", r"README\.md: expected a file, found a folder"),
@@ -290,7 +273,7 @@ def test_a_clone_becomes_a_project_of_one_domain(tmp_path: Path) -> None:
         ("dvc.yaml", "stages: {sample: {foreach: {1: {raw: a}, chess: {raw: b}}}}\n", "found another; name another"),
     ],
 )
-def test_what_cannot_be_read_is_found_before_anything_is_written(
+def test_what_is_not_of_a_project_is_refused_before_anything_is_written(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -308,15 +291,6 @@ def test_a_section_in_another_form_is_not_written_twice(tmp_path: Path, text: st
     params_here = load_params(tmp_path / "params.yaml")
     assert params_here.domains == ("go", "chess")
     assert params_here.section("go").raw == "a"
-
-
-def test_params_that_take_no_more_sections_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("{go: {raw: a}}\n")
-    with pytest.raises(
-        ParamsError, match=r"params\.yaml: expected one section below the other, as in 'go:', to add chess"
-    ):
-        create(tmp_path, ["chess", "go"])
-    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
 
 
 def test_a_file_that_differs_is_no_complete_project(tmp_path: Path) -> None:

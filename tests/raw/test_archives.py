@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import io
 import os
 import random
 import resource
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +19,7 @@ from hypothesis import strategies as st
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
 from outofcore.raw.streams import FREE_BYTES, MOST_FOLD
+from tests.raw.packing import PACK, Members, header, tar, zipped
 
 SUFFIXES = (".sgf",)
 CONTENT = {f"{number}.sgf": random.Random(number).randbytes(3000) for number in range(4)}
@@ -54,30 +52,13 @@ class Read:
         return {name: problem.reason for name, problem in self.problems}
 
 
-def tar_of(entries: list[tuple[tarfile.TarInfo, bytes]], *, kind: int = tarfile.PAX_FORMAT) -> bytes:
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=kind) as archive:
-        for header, data in entries:
-            archive.addfile(header, io.BytesIO(data))
-    return raw.getvalue()
-
-
-def header(name: str, size: int = 0, **facts: object) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.size = size
-    for fact, value in facts.items():
-        setattr(entry, fact, value)
-    return entry
-
-
 STRIDE = BLOCK + (3000 + BLOCK - 1) // BLOCK * BLOCK  # from header to header
-TAR = tar_of([(header(name, len(data)), data) for name, data in CONTENT.items()])[: 4 * STRIDE + BLOCK]
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    "tar": lambda data: data,
-    "tar.gz": gzip.compress,
-    "tar.bz2": bz2.compress,
-    "tar.zst": zstandard.compress,
-}
+TAR, ZIP = tar(CONTENT)[: 4 * STRIDE + BLOCK], zipped(CONTENT)
+KINDS = ("tar", "tar.gz", "tar.bz2", "tar.zst")
+
+
+def packed(kind: str, data: bytes) -> bytes:
+    return PACK[kind.removeprefix("tar")](data)
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -85,7 +66,7 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("at", "whole"),
     [
@@ -98,7 +79,7 @@ def write(path: Path, data: bytes) -> Path:
     ],
 )
 def test_a_tar_archive_that_was_cut_is_told_once(tmp_path: Path, kind: str, at: int, whole: int) -> None:
-    read = Read(write(tmp_path / f"a.{kind}", PACK[kind](TAR[:at])))
+    read = Read(write(tmp_path / f"a.{kind}", packed(kind, TAR[:at])))
     names = list(CONTENT)
     assert read.content == {name: CONTENT[name] for name in names[:whole]}
     assert len(read.problems) == 1
@@ -117,77 +98,58 @@ def test_a_header_that_is_noise_is_told(tmp_path: Path) -> None:
     assert f"at byte {2 * STRIDE} of" in str(read.problems[0][1])
 
 
-@pytest.mark.parametrize("kind", ["tar.gz", "tar.bz2", "tar.zst"])
-def test_compressed_bytes_that_break_off(tmp_path: Path, kind: str) -> None:
-    packed = PACK[kind](TAR)
-    read = Read(write(tmp_path / f"a.{kind}", packed[: len(packed) // 2]))
-    assert len(read.problems) == 1
-    assert read.problems[0][1].reason == "damaged_file"
-    assert all(CONTENT[name] == data for name, data in read.content.items())
+BOMB = FREE_BYTES + (8 << 20)
 
 
-def test_a_damaged_member_costs_itself_alone(tmp_path: Path) -> None:
-    packed = gzip.compress(CONTENT["0.sgf"])
-    entries = [("0.sgf.gz", packed[:1000]), ("1.sgf", b"one"), ("2.sgf.zst", b"noise"), ("3.sgf", b"three")]
-    read = Read(write(tmp_path / "a.tar", tar_of([(header(name, len(data)), data) for name, data in entries])))
-    assert read.content == {"1.sgf": b"one", "3.sgf": b"three"}
-    assert read.reasons == {"0.sgf.gz": "damaged_file", "2.sgf.zst": "damaged_file"}
+def zeros_zst(size: int, before: bytes = b"", after: bytes = b"") -> bytes:
+    compressor = zstandard.ZstdCompressor(level=1).compressobj()
+    content = b"".join(compressor.compress(bytes(1 << 20)) for _ in range(size >> 20))
+    return compressor.compress(before) + content + compressor.compress(after) + compressor.flush()
 
 
-def test_what_is_no_file_is_told(tmp_path: Path) -> None:
-    entries = [
-        (header("link.sgf", type=tarfile.SYMTYPE, linkname="/etc/passwd"), b""),
-        (header("hard.sgf", type=tarfile.LNKTYPE, linkname="0.sgf"), b""),
-        (header("device.sgf", type=tarfile.CHRTYPE, devmajor=1, devminor=5), b""),
-        (header("pipe.sgf", type=tarfile.FIFOTYPE), b""),
-        (header("folder.sgf", type=tarfile.DIRTYPE), b""),
-        (header("link.txt", type=tarfile.SYMTYPE, linkname="0.sgf"), b""),
-        (header("0.sgf", 3), b"one"),
-    ]
-    read = Read(write(tmp_path / "a.tar", tar_of(entries)))
-    assert read.content == {"0.sgf": b"one"}
-    assert read.reasons == dict.fromkeys(("link.sgf", "hard.sgf", "device.sgf", "pipe.sgf"), "not_a_file")
-    assert "symbolic link" in str(read.problems[0][1])
+LINK = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
+NOT_A_FILE = " not a file with bytes of its own"
 
 
-def test_why_a_file_cannot_be_read_is_one_plain_sentence(tmp_path: Path) -> None:
-    link = header("a.sgf", type=tarfile.SYMTYPE, linkname="elsewhere")
-    inner = tar_of([(header("b.sgf", 1), b"x")])
-    read = Read(write(tmp_path / "a.tar", tar_of([(link, b""), (header("inner.tar", len(inner)), inner)])))
-    assert [(name, str(problem)) for name, problem in read.problems] == [
-        ("a.sgf", "a symbolic link, not a file with bytes of its own"),
-        ("inner.tar", "an archive inside an archive; unpack the outer one"),
-    ]
+@pytest.mark.parametrize(
+    ("member", "reason", "why"),
+    [
+        pytest.param({"x.sgf.gz": gzip.compress(CONTENT["0.sgf"])[:1000]}, "damaged_file", "cut short", id="cut short"),
+        pytest.param({"x.sgf.zst": b"noise"}, "damaged_file", "", id="noise"),
+        pytest.param({"x.sgf.zst": zeros_zst(BOMB)}, "decompression_bomb", "decompress it yourself", id="bomb"),
+        pytest.param({"x.sgf": LINK}, "not_a_file", f"a symbolic link,{NOT_A_FILE}", id="symbolic link"),
+        pytest.param(
+            {"x.sgf": {"type": tarfile.LNKTYPE, "linkname": "0.sgf"}},
+            "not_a_file",
+            f"a hard link,{NOT_A_FILE}",
+            id="hard link",
+        ),
+        pytest.param({"x.sgf": {"type": tarfile.FIFOTYPE}}, "not_a_file", f"a device,{NOT_A_FILE}", id="pipe"),
+        pytest.param({"x.tar.gz": b"whatever!"}, "nested_archive", "inside an archive; unpack the outer", id="archive"),
+        pytest.param({"x.sgf.lz4": b"x"}, "damaged_file", "nothing here can decompress", id="unread compression"),
+        pytest.param({"x.sgf": {"type": tarfile.DIRTYPE}}, None, "", id="folder"),
+        pytest.param({"x.txt": LINK}, None, "", id="link of another kind"),
+    ],
+)
+def test_what_cannot_be_read_of_an_archive_costs_itself_alone(
+    tmp_path: Path, member: Members, reason: str | None, why: str
+) -> None:
+    (name,) = member
+    read = Read(write(tmp_path / "a.tar", tar({"0.sgf": b"one", **member, "2.sgf": b"two"})))
+    assert read.content == {"0.sgf": b"one", "2.sgf": b"two"}
+    assert read.reasons == ({name: reason} if reason else {})
+    assert all(why in str(problem) for _, problem in read.problems)
+    if isinstance(member[name], bytes):
+        assert Read(write(tmp_path / "a.zip", zipped({name: member[name]}))).reasons == {name: reason}
 
 
 def test_names_lead_nowhere(tmp_path: Path) -> None:
     names = ["../../out.sgf", "/tmp/out.sgf", "a/../../b.sgf", "C:\\x.sgf", "n\new.sgf", "ü.sgf"]
-    read = Read(write(tmp_path / "a.tar", tar_of([(header(name, 1), b"x") for name in names])))
-    assert list(read.content) == names
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        for name in names:
-            archive.writestr(name, b"x")
-    assert len(Read(tmp_path / "a.zip").content) == len(names)
-    bad = header(os.fsdecode(b"\xff.sgf"), 1)
-    read = Read(write(tmp_path / "b.tar", tar_of([(bad, b"x")], kind=tarfile.USTAR_FORMAT)))
+    members = dict.fromkeys(names, b"x")
+    assert list(Read(write(tmp_path / "a.tar", tar(members))).content) == names
+    assert len(Read(write(tmp_path / "a.zip", zipped(members))).content) == len(names)
+    read = Read(write(tmp_path / "b.tar", tar({os.fsdecode(b"\xff.sgf"): b"x"}, tarfile.USTAR_FORMAT)))
     assert list(read.content) == ["\\udcff.sgf"]
-
-
-def test_archives_in_archives_are_told(tmp_path: Path) -> None:
-    read = Read(write(tmp_path / "a.tar", tar_of([(header("b.tar.gz", 9), b"whatever!"), (header("0.sgf", 1), b"x")])))
-    assert read.content == {"0.sgf": b"x"}
-    assert read.reasons == {"b.tar.gz": "nested_archive"}
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("in.zip", b"whatever")
-    assert Read(tmp_path / "a.zip").reasons == {"in.zip": "nested_archive"}
-
-
-BOMB = FREE_BYTES + (8 << 20)
-
-
-def zeros_zst(size: int) -> bytes:
-    compressor = zstandard.ZstdCompressor(level=1).compressobj()
-    return b"".join(compressor.compress(bytes(1 << 20)) for _ in range(size >> 20)) + compressor.flush()
 
 
 def most(path: Path) -> int:
@@ -195,32 +157,15 @@ def most(path: Path) -> int:
 
 
 def test_bombs_are_cut_off(tmp_path: Path) -> None:
-    bomb = zeros_zst(BOMB)
-    plain = write(tmp_path / "a.sgf.zst", bomb)
+    plain = write(tmp_path / "a.sgf.zst", zeros_zst(BOMB))
     assert most(plain) < BOMB
     assert Read(plain).reasons == {"a.sgf.zst": "decompression_bomb"}
-
-    inside = write(tmp_path / "b.tar", tar_of([(header("x.sgf.zst", len(bomb)), bomb), (header("y.sgf", 1), b"y")]))
-    read = Read(inside)
-    assert read.reasons == {"x.sgf.zst": "decompression_bomb"}
-    assert read.content == {"y.sgf": b"y"}
-
-    deflated = tmp_path / "c.zip"
-    with zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.sgf", bytes(3 * BOMB))
-        archive.writestr("y.sgf", b"y")
+    deflated = write(tmp_path / "c.zip", zipped({"x.sgf": bytes(3 * BOMB), "y.sgf": b"y"}))
     assert most(deflated) < 3 * BOMB
     assert Read(deflated).reasons["x.sgf"] == "decompression_bomb"
-
-
-def test_a_bomb_among_files_that_do_not_count_is_cut_off(tmp_path: Path) -> None:
-    start = header("zeros.bin", BOMB).tobuf()
-    compressor = zstandard.ZstdCompressor().compressobj()
-    packed = compressor.compress(start) + b"".join(compressor.compress(bytes(1 << 20)) for _ in range(BOMB >> 20))
-    packed += compressor.compress(TAR) + compressor.flush()
-    read = Read(write(tmp_path / "a.tar.zst", packed))
-    assert read.content == {}
-    assert read.reasons == {"a.tar.zst": "decompression_bomb"}
+    among = write(tmp_path / "a.tar.zst", zeros_zst(BOMB, header("zeros.bin", BOMB).tobuf(), TAR))  # does not count
+    read = Read(among)
+    assert (read.content, read.reasons) == ({}, {"a.tar.zst": "decompression_bomb"})
 
 
 def test_one_place_of_a_zip_under_many_names(tmp_path: Path) -> None:
@@ -259,17 +204,6 @@ def test_sizes_in_headers_are_not_trusted(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
 
 
-def zip_bytes() -> bytes:
-    raw = io.BytesIO()
-    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in CONTENT.items():
-            archive.writestr(name, data)
-    return raw.getvalue()
-
-
-ZIP = zip_bytes()
-
-
 def test_zip_archives_that_break_off_or_are_locked(tmp_path: Path) -> None:
     read = Read(write(tmp_path / "a.zip", ZIP[: len(ZIP) // 2]))
     assert read.content == {}
@@ -290,15 +224,15 @@ def test_zip_archives_that_break_off_or_are_locked(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 @given(
-    st.sampled_from(["a.zip", *(f"a.{kind}" for kind in PACK)]),
+    st.sampled_from(["a.zip", *(f"a.{kind}" for kind in KINDS)]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),
     st.floats(0.01, 1),
 )
 def test_any_damage_is_told_and_never_raised(
     tmp_path: Path, name: str, changes: list[tuple[float, int]], kept: float
 ) -> None:
-    packed = ZIP if name == "a.zip" else PACK[name.removeprefix("a.")](TAR)
-    data = bytearray(packed[: max(1, int(kept * len(packed)))])
+    whole = ZIP if name == "a.zip" else packed(name.removeprefix("a."), TAR)
+    data = bytearray(whole[: max(1, int(kept * len(whole)))])
     for where, value in changes:
         data[int(where * (len(data) - 1))] = value
     with warnings.catch_warnings():

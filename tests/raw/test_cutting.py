@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import tarfile
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from outofcore.raw.cutting import TOO_LONG, MemberText, cut, cut_by, halves
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit
+from tests.raw.packing import Members, tar
 
 HEAD = "text before the first\n"
 RECORD = rb"(?ms)^>|\A."
@@ -120,11 +120,7 @@ def test_a_record_ends_with_its_file(tmp_path: Path) -> None:
 
 
 def test_members_of_an_archive_have_places_of_their_own(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        for name, text in (("x.fa", b">1\nA\n"), ("empty.fa", b""), ("y.fa", b">2\nC\n")):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(text)
-            archive.addfile(entry, io.BytesIO(text))
+    (tmp_path / "a.tar").write_bytes(tar({"x.fa": b">1\nA\n", "empty.fa": b"", "y.fa": b">2\nC\n"}))
     files = find_files(tmp_path, "**/*", (".fa",), section="dna")
     (unit,) = cut(files, (".fa",), last_start)
     assert [(each.name, each.member, each.whole) for each in unit.stretches] == [
@@ -136,15 +132,10 @@ def test_members_of_an_archive_have_places_of_their_own(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_a_reject_of_its_member(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        link = tarfile.TarInfo("link.fa")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
-        contents = {"inner.zip": b"PK", "bomb.fa.gz": gzip.compress(bytes(300 << 20)), "whole.fa": b">1\nA\n"}
-        for name, content in contents.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+    link = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
+    bomb, whole = gzip.compress(bytes(300 << 20)), b">1\nA\n"
+    members: Members = {"link.fa": link, "inner.zip": b"PK", "bomb.fa.gz": bomb, "whole.fa": whole}
+    (tmp_path / "a.tar").write_bytes(tar(members))
     units = list(cut(find_files(tmp_path, "**/*", (".fa",), section="dna"), (".fa",), last_start))
     assert {unit.places[each.file][1]: each.reason for unit in units for each in unit.rejects} == {
         "a.tar/link.fa": "not_a_file",
@@ -155,8 +146,7 @@ def test_what_cannot_be_read_is_a_reject_of_its_member(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_member_that_counts_has_a_place(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w"):
-        pass
+    (tmp_path / "a.tar").write_bytes(tar({}))
     (unit,) = cut(find_files(tmp_path, "**/*", (".fa",), section="dna"), (".fa",), last_start)
     assert (unit.places, unit.raw_bytes) == (((0, "a.tar"),), (tmp_path / "a.tar").stat().st_size)
 

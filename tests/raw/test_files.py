@@ -11,8 +11,6 @@ import os
 import re
 import socket
 import sys
-import tarfile
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -27,25 +25,9 @@ from outofcore.raw import files
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile, find_files, natural_order, search
 from outofcore.raw.streams import read_block, transcoded
+from tests.raw.packing import PACK, tar, write, zipped
 
 TEXT = b'[Event "x"]\n\n1. e4 e5 1-0\n' * 1000
-PACK = {
-    "": lambda data: data,
-    ".zst": zstandard.ZstdCompressor().compress,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
-
-
-def tar_bytes(members: dict[str, bytes], mode: str = "w") -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 def read_all(path: Path) -> dict[str, bytes]:
@@ -90,14 +72,9 @@ def test_frames_and_members_one_after_another_are_read_to_the_end(tmp_path: Path
 )
 def test_archives_are_streamed_in_their_own_order(tmp_path: Path, name: str) -> None:
     members = {"z.pgn": TEXT, "d/10.pgn.zst": PACK[".zst"](b"ten"), "notes.txt": b"no", "d/2.pgn": b"two"}
-    path = tmp_path / name
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(path, "w") as archive:
-            for member, content in members.items():
-                archive.writestr(member, content)
-    else:
-        pack = PACK[{"tgz": ".gz", "tbz2": ".bz2", "tar": ""}.get(name.rsplit(".", 1)[1], "." + name.rsplit(".", 1)[1])]
-        path.write_bytes(pack(tar_bytes(members)))
+    path, ending = tmp_path / name, "." + name.rsplit(".", 1)[1]
+    pack = PACK.get({".tgz": ".gz", ".tbz2": ".bz2", ".tar": ""}.get(ending, ending))
+    path.write_bytes(pack(tar(members)) if pack else zipped(members))
     expected = {f"{name}/z.pgn": TEXT, f"{name}/d/10.pgn.zst": b"ten", f"{name}/d/2.pgn": b"two"}
     found = read_all(path)
     assert found == expected
@@ -133,13 +110,34 @@ def test_a_folder_is_listed_with_numbers_by_value(tmp_path: Path) -> None:
     assert [file.name for file in find_files(tmp_path / "2.pgn", "**/*", (".pgn",), section="chess")] == ["2.pgn"]
 
 
-def test_nothing_to_read_names_the_key(tmp_path: Path) -> None:
-    with pytest.raises(RawInputError, match=r"chess\.raw: expected a file or a folder, found nothing"):
-        find_files(tmp_path / "absent", "**/*", (".pgn",), section="chess")
-    with pytest.raises(RawInputError, match=r"chess\.raw: .* has no file of \*\.pgn \(compressed or in an archive\);"):
-        find_files(tmp_path, "**/*", (".pgn",), section="chess")
-    with pytest.raises(RawInputError, match=r"archive\) that chess\.match = 'a/\*' selects; name the folder"):
-        find_files(tmp_path, "a/*", (".pgn",), section="chess")
+PICKLED = r"is pickled Python objects, which may run code .*; save the arrays"
+UNREAD = r"is compressed as nothing here can decompress it; unpack it"
+
+
+@pytest.mark.parametrize(
+    ("names", "raw", "match", "message"),
+    [
+        pytest.param("", "absent", "**/*", r"chess\.raw: expected a file or a folder, found nothing", id="absent"),
+        pytest.param("", "", "**/*", r"has no file of \*\.pgn \(compressed or in an archive\); name", id="empty"),
+        pytest.param("a.pgn", "", "a/*", r"archive\) that chess\.match = 'a/\*' selects; name the folder", id="match"),
+        pytest.param("x.pt", "x.pt", "**/*", PICKLED, id="pickle"),
+        pytest.param("a/x.PTH", "a/x.PTH", "**/*", PICKLED, id="pickle in capitals"),
+        pytest.param("x.7z", "x.7z", "**/*", rf"x\.7z {UNREAD}", id="archive that nothing reads"),
+        pytest.param("x.pgn.lz4", "x.pgn.lz4", "**/*", rf"x\.pgn\.lz4 {UNREAD}", id="compression that nothing reads"),
+        pytest.param(
+            "b.pgn.lz4 c.rar d/e.tar.Z notes.md",
+            "",
+            "**/*",
+            r"left out: 4 \(.*\.pgn\.lz4 1.*\), the first b\.pgn\.lz4 \(compressed as",
+            id="only what nothing reads",
+        ),
+        pytest.param("", "x" * 5000, "**/*", r"chess\.raw: cannot look at .*File name too long", id="too long"),
+    ],
+)
+def test_what_cannot_be_read_names_the_key(tmp_path: Path, names: str, raw: str, match: str, message: str) -> None:
+    write(tmp_path, *names.split())
+    with pytest.raises(RawInputError, match=message):
+        find_files(tmp_path / raw, match, (".pgn",), section="chess")
 
 
 @pytest.mark.parametrize("suffix", [".zst", ".gz", ".bz2", ".xz"])
@@ -224,10 +222,8 @@ def test_half_a_character_at_the_end_is_damage_after_the_text() -> None:
 def test_what_no_reader_takes_and_what_is_hidden_is_listed(tmp_path: Path) -> None:
     write(tmp_path, "a.pgn", "b.json.gz", "c.md", "d.json.gz", ".git/config", ".git/x.pgn", "._a.pgn", "e/.b/f.pgn")
     members = {"1.pgn": TEXT, "__MACOSX/._1.pgn": b"x", "READ.ME": b"x", ".c/2.pgn": TEXT}
-    (tmp_path / "g.tar").write_bytes(tar_bytes(members))
-    with zipfile.ZipFile(tmp_path / "h.zip", "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
+    (tmp_path / "g.tar").write_bytes(tar(members))
+    (tmp_path / "h.zip").write_bytes(zipped(members))
     seen = search(tmp_path, "**/*", (".pgn",), section="chess")
     assert [file.name for file in seen.files] == ["a.pgn", "g.tar", "h.zip"]
     read = [member.name for file in seen.files for member in file.members((".pgn",))]
@@ -244,7 +240,7 @@ def test_what_no_reader_takes_and_what_is_hidden_is_listed(tmp_path: Path) -> No
 
 def test_endings_are_known_in_capitals(tmp_path: Path) -> None:
     (tmp_path / "A.PGN.GZ").write_bytes(gzip.compress(TEXT))
-    (tmp_path / "B.TAR.ZST").write_bytes(PACK[".zst"](tar_bytes({"C.PGN.BZ2": bz2.compress(TEXT)})))
+    (tmp_path / "B.TAR.ZST").write_bytes(PACK[".zst"](tar({"C.PGN.BZ2": bz2.compress(TEXT)})))
     for file in find_files(tmp_path, "**/*", (".pgn",), section="chess"):
         assert [member.stream.read() for member in file.members((".pgn",))] == [TEXT]
 
@@ -260,49 +256,12 @@ def found(root: Path, match: str = "**/*") -> list[str]:
     return [file.name for file in search(root, match, (".pgn",), section="chess").files]
 
 
-def write(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(b"x")
-
-
-@pytest.mark.parametrize("name", ["model.pt", "a/model.PTH", "stim.pkl"])
-def test_pickles_are_never_read_and_named(tmp_path: Path, name: str) -> None:
-    write(tmp_path, "a.pgn", name)
-    seen = search(tmp_path, "**/*", (".pgn",), section="chess")
-    assert [file.name for file in seen.files] == ["a.pgn"]
-    assert list(seen.left_out) == [name]
-    with pytest.raises(RawInputError, match=r"is pickled Python objects, which may run code .*; save the arrays"):
-        found(tmp_path / name)
-
-
 def test_what_cannot_be_decompressed_is_named_and_not_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, "a.pgn", "b.pgn.lz4", "c.rar", "d/e.tar.Z", "f.7z", "notes.md", "notes.md.br")
+    unread = ["b.pgn.lz4", "c.rar", "d/e.tar.Z", "f.7z"]
+    write(tmp_path, "a.pgn", *unread, "model.pt", "notes.md.br")
     left_out = search(tmp_path, "**/*", (".pgn",), section="chess").left_out
-    assert [name for name, why in left_out.items() if why == files.UNREAD] == [
-        "b.pgn.lz4",
-        "c.rar",
-        "d/e.tar.Z",
-        "f.7z",
-    ]
-    (tmp_path / "a.pgn").unlink()
-    with pytest.raises(RawInputError, match=r"left out: 6 \(.*\.pgn\.lz4 1.*\), the first b\.pgn\.lz4 \(compressed as"):
-        found(tmp_path)
-    with pytest.raises(RawInputError, match=r"f\.7z is compressed as nothing here can decompress it; unpack it"):
-        found(tmp_path / "f.7z")
-    with pytest.raises(RawInputError, match=r"b\.pgn\.lz4 is compressed as nothing here"):
-        found(tmp_path / "b.pgn.lz4")
-
-
-def test_what_cannot_be_decompressed_in_an_archive_is_told(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("a.pgn", TEXT)
-        archive.writestr("b.pgn.lz4", b"x")
-    (file,) = find_files(tmp_path, "**/*", (".pgn",), section="chess")
-    first, second = ((member.name, member.stream) for member in file.members((".pgn",)))
-    assert (first[0], second[0]) == ("a.zip/a.pgn", "a.zip/b.pgn.lz4")
-    with pytest.raises(DamagedInput, match="nothing here can decompress"):
-        second[1].read()
+    assert [name for name, why in left_out.items() if why == files.UNREAD] == unread
+    assert list(left_out) == [*unread, "model.pt", "notes.md.br"]
 
 
 def test_links_to_folders_are_followed_where_they_are_named(tmp_path: Path) -> None:
@@ -357,11 +316,6 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: p
     assert found(tmp_path, "*.pgn") == ["a.pgn"]
 
 
-def test_a_path_that_is_too_long_is_one_line() -> None:
-    with pytest.raises(RawInputError, match=r"chess\.raw: cannot look at .*File name too long"):
-        found(Path("x" * 5000))
-
-
 def test_a_pipe_or_a_socket_in_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a/a.pgn")
     os.mkfifo(tmp_path / "pipe")
@@ -394,8 +348,7 @@ def test_an_error_of_the_disk_is_no_damage_of_a_zip_archive(tmp_path: Path, monk
             self._remember(error)
             raise error
 
-    with zipfile.ZipFile(tmp_path / "games.zip", "w") as archive:
-        archive.writestr("a.pgn", TEXT)
+    (tmp_path / "games.zip").write_bytes(zipped({"a.pgn": TEXT}))
     monkeypatch.setattr(files, "NamedFile", Broken)
     with pytest.raises(OSError, match="Input/output error") as told:
         read_all(tmp_path / "games.zip")
@@ -426,8 +379,7 @@ def test_likely_files_that_nothing_reads_are_named_with_what_to_do(tmp_path, nam
         search(tmp_path / name, "**/*", (".pgn",), section="chess")
     with pytest.raises(RawInputError, match=f"{re.escape(name)} .*{re.escape(what)}"):
         search(tmp_path, "**/*", (".pgn",), section="chess")
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        archive.add(tmp_path / name, name)
+    (tmp_path / "a.tar").write_bytes(tar({name: b"x"}))
     (file,) = (seen := search(tmp_path, "**/*", (".pgn",), section="chess")).files
     assert not list(file.members((".pgn",)))
     assert all(what in why for why in seen.left_out.values())

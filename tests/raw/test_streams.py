@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import os
-import tarfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -22,6 +21,7 @@ from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
 from outofcore.raw.streams import read_block
 from outofcore.settings.machine import LEAST_WINDOW, load_machine
+from tests.raw.packing import tar
 
 NOISE = np.random.default_rng(0).bytes(300_000)
 
@@ -102,24 +102,15 @@ def xz_asking_for(size: int) -> bytes:
     return lzma.compress(CONTENT, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": size}])
 
 
-def tar_zst(log: int) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        entry = tarfile.TarInfo("x.pgn.zst")
-        entry.size = len(zstd_asking_for(log))
-        archive.addfile(entry, io.BytesIO(zstd_asking_for(log)))
-    return buffer.getvalue()
-
-
 GREEDY = {
     "games.pgn.zst": zstd_asking_for(31),
     "games.pgn.xz": xz_asking_for(1 << 30),
-    "games.tar": tar_zst(31),
+    "games.tar": tar({"x.pgn.zst": zstd_asking_for(31)}),
 }
 USUAL = {
     "games.pgn.zst": zstd_asking_for(27),
     "games.pgn.xz": xz_asking_for(1 << 27),
-    "games.tar": tar_zst(27),
+    "games.tar": tar({"x.pgn.zst": zstd_asking_for(27)}),
 }
 
 

@@ -43,6 +43,12 @@ def test_cores_without_control_groups_are_those_of_the_affinity(tmp_path: Path) 
     assert (found.value, found.how) == (16, "16 by affinity")
 
 
+def version_2(folder: str, **files: str) -> dict[str, str]:
+    """The files of control groups below a folder, for a process in ``/slice/job``."""
+    groups = {f"sys/fs/cgroup/slice/{folder}/{name}": text for name, text in files.items()}
+    return {"proc/self/cgroup": "0::/slice/job\n", "proc/self/mountinfo": MOUNT_V2, **groups}
+
+
 @pytest.mark.usefixtures("sixteen_cores")
 @pytest.mark.parametrize(
     ("own", "above", "cores"),
@@ -58,81 +64,53 @@ def test_cores_without_control_groups_are_those_of_the_affinity(tmp_path: Path) 
 def test_cores_under_version_2_are_the_least_of_all_groups_above(
     tmp_path: Path, own: str, above: str, cores: int
 ) -> None:
-    root = lay_out(
-        tmp_path,
-        {
-            "proc/self/cgroup": "0::/slice/job\n",
-            "proc/self/mountinfo": MOUNT_V2,
-            "sys/fs/cgroup/slice/cpu.max": above,
-            "sys/fs/cgroup/slice/job/cpu.max": own,
-        },
-    )
+    root = lay_out(tmp_path, version_2("job", **{"cpu.max": own}) | version_2(".", **{"cpu.max": above}))
     assert usable_cores(root).value == cores
+
+
+def version_1(path: str, controller: str, mounts: str = MOUNTS_V1, **files: str) -> dict[str, str]:
+    """The files of a control group of version 1, with the place of its files below the controller's mount."""
+    groups = {f"sys/fs/cgroup/{controller}/{name}": text for name, text in files.items()}
+    return {"proc/self/cgroup": f"4:{controller}:{path}\n0::/\n", "proc/self/mountinfo": mounts, **groups}
 
 
 @pytest.mark.usefixtures("sixteen_cores")
 @pytest.mark.parametrize(("quota", "cores"), [("-1", 16), ("350000", 3)])
 def test_cores_under_version_1(tmp_path: Path, quota: str, cores: int) -> None:
-    root = lay_out(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n0::/\n",
-            "proc/self/mountinfo": MOUNTS_V1,
-            "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": quota,
-            "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000",
-        },
-    )
-    found = usable_cores(root)
+    files = {"docker/abc/cpu.cfs_quota_us": quota, "docker/abc/cpu.cfs_period_us": "100000"}
+    found = usable_cores(lay_out(tmp_path, version_1("/docker/abc", "cpu,cpuacct", **files)))
     assert found.value == cores
     assert ("3.5 by cgroup quota" in found.how) == (cores == 3)
 
 
-def test_memory_without_a_limit_is_what_the_machine_has(tmp_path: Path) -> None:
-    found = usable_memory(tmp_path)
-    assert found.value == pytest.approx(psutil.virtual_memory().available, rel=0.2)
-    assert found.how == "available on the machine"
+CACHE = {"memory.max": "1000000\n", "memory.current": "700000\n", "memory.stat": "anon 5\ninactive_file 150000\n"}
+USED_UP = {
+    "memory.limit_in_bytes": "2000000\n",
+    "memory.usage_in_bytes": "2500000\n",
+    "memory.stat": "cache 5\ntotal_inactive_file 100000\n",
+}
+CONTAINER = MOUNTS_V1.replace(" / /sys/fs/cgroup/memory", " /docker/abc /sys/fs/cgroup/memory")
+UNLIMITED = {"memory.limit_in_bytes": NONE_V1, "memory.usage_in_bytes": "5\n"}
 
 
-def test_memory_under_version_2_with_page_cache_given_back(tmp_path: Path) -> None:
-    root = lay_out(
-        tmp_path,
-        {
-            "proc/self/cgroup": "0::/job\n",
-            "proc/self/mountinfo": MOUNT_V2,
-            "sys/fs/cgroup/job/memory.max": "1000000\n",
-            "sys/fs/cgroup/job/memory.current": "700000\n",
-            "sys/fs/cgroup/job/memory.stat": "anon 500000\nfile 200000\ninactive_file 150000\n",
-        },
-    )
-    found = usable_memory(root)
-    assert (found.value, found.how) == (450_000, "left under the cgroup's limit")
-
-
-def test_memory_under_version_1_in_a_container_that_sees_only_its_own_group(tmp_path: Path) -> None:
-    root = lay_out(
-        tmp_path,
-        {
-            "proc/self/cgroup": "3:memory:/docker/abc\n",
-            "proc/self/mountinfo": MOUNTS_V1.replace(" / /sys/fs/cgroup/memory", " /docker/abc /sys/fs/cgroup/memory"),
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n",
-            "sys/fs/cgroup/memory/memory.usage_in_bytes": "2500000\n",
-            "sys/fs/cgroup/memory/memory.stat": "cache 5\ntotal_inactive_file 100000\n",
-        },
-    )
-    assert usable_memory(root).value == 0
-
-
-def test_no_limit_in_version_1_is_no_limit(tmp_path: Path) -> None:
-    root = lay_out(
-        tmp_path,
-        {
-            "proc/self/cgroup": "3:memory:/\n",
-            "proc/self/mountinfo": MOUNTS_V1,
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": NONE_V1,
-            "sys/fs/cgroup/memory/memory.usage_in_bytes": "5\n",
-        },
-    )
-    assert usable_memory(root).how == "available on the machine"
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        pytest.param({}, None, id="no groups"),
+        pytest.param(version_2("job", **CACHE), 450_000, id="version 2, page cache given back"),
+        pytest.param(version_1("/docker/abc", "memory", CONTAINER, **USED_UP), 0, id="version 1 in a container"),
+        pytest.param(version_1("/", "memory", **UNLIMITED), None, id="no limit in version 1"),
+    ],
+)
+def test_memory_is_what_the_machine_has_or_the_group_leaves(
+    tmp_path: Path, files: dict[str, str], left: int | None
+) -> None:
+    found = usable_memory(lay_out(tmp_path, files))
+    if left is None:
+        assert found.value == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+        assert found.how == "available on the machine"
+    else:
+        assert (found.value, found.how) == (left, "left under the cgroup's limit")
 
 
 def test_affinity_counts_on_this_machine() -> None:
