@@ -12,16 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.estimate import forecast_conversion
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.growing import Entries, figures_of_all, save_keys
+from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import NOT_STORED, work_folder
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.seen import Earlier
-from outofcore.conversion.summary import attributes, note_doubts
+from outofcore.conversion.summary import attributes, note_doubts, sources
 from outofcore.display.bar import Bar
 from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
@@ -162,17 +161,25 @@ def convert_to_folder(
         )
         if earlier is not None and outcome.keys is not None:
             save_keys(store, outcome.keys, earlier)
-    seconds = time.monotonic() - started
-    run = {
-        "digest": outcome.figures["digest"],  # of the conversion that these figures are of: DVC may restore another
-        "seconds": round(seconds, 2),
-        "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
-        "peak_memory_bytes": memory.peak_bytes,
-        "workers": machine.workers,
+    run = run_figures(outcome.figures, sum(outcome.figures["rows"].values()), started, memory, machine) | {
         "resumed_units": outcome.resumed_units,
         "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
     }
     return outcome.figures | left_out_figures(searched.left_out), run
+
+
+def run_figures(
+    figures: Mapping[str, Any], rows: int, started: float, memory: MemoryWatch, machine: Machine
+) -> dict[str, Any]:
+    """What a conversion of so many rows took here."""
+    seconds = time.monotonic() - started
+    return {
+        "digest": figures["digest"],  # of the conversion that these figures are of: DVC may restore another
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(rows / seconds),
+        "peak_memory_bytes": memory.peak_bytes,
+        "workers": machine.workers,
+    }
 
 
 def convert_growing(
@@ -195,15 +202,9 @@ def convert_growing(
             versions=code_of(domain)["convert"],
             threads=machine.workers,
         )
-    total, seconds = figures_of_all(figures, open_data(folder).digest), time.monotonic() - started
-    run = {
-        "digest": total["digest"],
-        "seconds": round(seconds, 2),
-        "rows_per_second": round(sum(sum(figures[name]["rows"].values()) for name in converted) / seconds),
-        "peak_memory_bytes": memory.peak_bytes,
-        "workers": machine.workers,
-        "converted": converted,
-    }
+    total = figures_of_all(figures, open_data(folder).digest)
+    rows = sum(sum(figures[name]["rows"].values()) for name in converted)
+    run = run_figures(total, rows, started, memory, machine) | {"converted": converted}
     members = [entry_figures.get("left_out", {}) for entry_figures in figures.values()]
     return total | left_out_figures(dict(ChainMap({}, searched.unread, *members))), run
 
@@ -218,21 +219,14 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
     schemas, none = domain.schemas(section, files), dict.fromkeys(SPLITS, 0)
     counts = {"found": 0, "accepted": 0, "rejected": {}, "rows": none, "sequences": none}
     root = attributes(domain, section, schemas, counts) | {"params": domain.stream_settings(section)}
-    with ThreadPoolExecutor(threads) as pool:
-        unread = np.zeros(len(files), np.int64)
-        sources = {
-            "name": np.array([file.name for file in files], object),
-            "digest": np.array(list(pool.map(RawFile.digest, files)), object),
-            "bytes": np.array([file.bytes for file in files], np.int64),
-            **dict.fromkeys(("found", "accepted", "rejected"), unread),
-        }
-        with Target(project_store(domain)) as target:
-            work = target.path / "store"
-            target.put_back(work)
-            target.empty()  # of a process that was killed
-            seal = StoreWriter(work, schemas, Layout(), SPLITS, pool).commit(target, root, sources)
+    listed = sources(files, {}, Inputs(files, threads=threads).digests)
+    with Target(project_store(domain)) as target, ThreadPoolExecutor(threads) as pool:
+        work = target.path / "store"
+        target.put_back(work)
+        target.empty()  # of a process that was killed
+        seal = StoreWriter(work, schemas, Layout(), SPLITS, pool).commit(target, root, listed)
     replace_text(rejects, REJECTS_HEADER)
-    return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
+    return {"files": len(files), "bytes_raw": sum(file.bytes for file in files), "digest": seal.digest}
 
 
 def report_left_out(raw: str, left_out: Mapping[str, str], hint: str = "") -> None:

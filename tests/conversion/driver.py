@@ -12,15 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion
 from outofcore.display.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
-from outofcore.raw.files import find_files
 from outofcore.settings.machine import load_machine
 from outofcore.space.guard import Guard
+from tests.conversion.lines import convert
 
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
 
@@ -29,16 +26,15 @@ def main(address: str, out: str, raw: Path, names: list[str]) -> None:
     machine = load_machine()
     for name in names:
         section, domain = load_params(PARAMS).section(name), get_domain(name)
-        files = find_files(raw / name, section.match, domain.suffixes, section=name)
-        executor = open_executor("dask" if address else "threads", machine.workers, address=address, files=files)
-        folder = Path(out)
-        conversion = Conversion(domain, section, files, folder / f"{name}.zarr", folder / f"{name}.csv")
         guard = Guard(name, 0, 0)
         started = time.perf_counter()
-        with guard.writing(folder):
-            outcome = conversion.run(
-                Estimate(0, 0, 0, 0),
-                executor=executor,
+        with guard.writing(Path(out)):
+            outcome = convert(
+                raw / name,
+                Path(out) / name,
+                domain,
+                section,
+                address=address,
                 workers=machine.workers,
                 watch=guard.watch,
                 scratch=machine.scratch,

@@ -109,7 +109,7 @@ def test_a_host_that_is_lost_costs_no_byte(
     with open_hosts(4) as hosts, open_cluster(tmp_path / "cluster", project, hosts) as cluster:
         there = tmp_path / "there"
         process = start(project, hosts[0], cluster.address, str(there), "more", "text")
-        wait_for("text.zarr.work/store/*/tokens/*", there, 1, process)
+        wait_for("text/lines.zarr.work/store/*/tokens/*", there, 1, process)
         if how == "cut":
             hosts[1].cut()
         else:
@@ -126,7 +126,7 @@ def test_a_driver_that_is_cut_off_is_one_line_and_the_next_run_goes_on(
     with open_hosts(3) as hosts, open_cluster(tmp_path / "cluster", project, hosts[:2]) as cluster:
         there = tmp_path / "there"
         process = start(project, hosts[2], cluster.address, str(there), "more", "text")
-        wait_for("text.zarr.work/store/*/tokens/*", there, 1, process)
+        wait_for("text/lines.zarr.work/store/*/tokens/*", there, 1, process)
         hosts[2].cut()
         _, err = process.communicate()
         assert process.returncode == 2

@@ -7,24 +7,16 @@ import errno
 import os
 import shutil
 from collections import Counter
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from outofcore.conversion.estimate import estimate
-from outofcore.conversion.executors import open_executor
 from outofcore.domains.splits import SPLITS
 from outofcore.errors import AuditError, RawInputError, StoreError
-from outofcore.raw.files import find_files
-from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.reader import Store, open_store
-from outofcore.store.schema import Schema
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
-from tests.conversion.lines import Lines, LinesSection, convert, convert_lines, stop, write_lines
+from tests.conversion.lines import Lines, LinesSection, convert, stop
 
 
 def sequences(store: Store) -> dict[str, list[list[int]]]:
@@ -201,42 +193,6 @@ def test_an_input_without_any_record_seals_nothing_and_lists_all(
     assert len((tmp_path / "rejects.csv").read_text().splitlines()) == 1 + len(content.splitlines())
 
 
-def test_the_estimate_is_near_what_is_then_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 1 << 19)
-    rng = np.random.default_rng(0)
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    lines = [" ".join(map(str, rng.integers(0, 1000, 40))) for _ in range(20_000)]
-    copies = rng.choice(len(lines), 4_000, replace=False)
-    (raw / "a.txt").write_text("\n".join(lines) + "\n")
-    (raw / "b.txt").write_text("\n".join(lines[number] for number in copies) + "\n")
-    section = LinesSection.model_validate({"store": {"chunk_rows": 4096, "shard_rows": 65536}})
-    domain = Lines(unit_bytes=25_000)
-    files = find_files(raw, "**/*", domain.suffixes, section="lines")
-    with open_executor("threads", 2) as executor:
-        forecast = estimate(domain, section, files, executor)
-    outcome = convert(raw, tmp_path, domain, section)
-    assert forecast.store_bytes == pytest.approx(outcome.figures["bytes_store"], rel=0.1)
-    assert forecast.rows == pytest.approx(sum(outcome.figures["rows"].values()), rel=0.1)
-    assert forecast.sampled_bytes < forecast.raw_bytes
-
-
-def test_the_estimate_of_a_small_input_is_what_is_then_written(tmp_path: Path) -> None:
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(3), 700)
-    section = LinesSection.model_validate({"store": {"codec": "none", "chunk_rows": 64, "shard_rows": 256}})
-    domain = Lines(unit_bytes=8_000)
-    files = find_files(raw, "**/*", domain.suffixes, section="lines")
-    with open_executor("threads", 2) as executor:
-        forecast = estimate(domain, section, files, executor)
-    figures = convert(raw, tmp_path, domain, section).figures
-    assert sum(figures["rejected"].values()) > 0
-    assert forecast.sampled_bytes == forecast.raw_bytes
-    assert forecast.rows == sum(figures["rows"].values())
-    # All that the estimate does not know are the digests of the files, which are compressed.
-    assert forecast.store_bytes == pytest.approx(figures["bytes_store"], abs=64)
-
-
 @pytest.mark.parametrize("piece", [50, 4])
 def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) -> None:
     """A dropped duplicate counts as rejected, and nowhere else; also one that comes in pieces."""
@@ -248,43 +204,6 @@ def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) 
     assert sum(figures["rows"].values()) == 8
     assert figures["numbers"] == 8
     assert figures["digits"] == 2 * (6 + 3)  # of the input
-
-
-@dataclass(frozen=True)
-class Parts(Lines):
-    """Lines of which each file is a part of the store."""
-
-    unit_bytes: int = 10**6
-
-    def schemas(self, section: Any, files: Any) -> dict[str, Schema]:
-        [schema] = super().schemas(section, files).values()
-        return {Path(file.name).stem: schema for file in files}
-
-    def converter(self, section: Any, rate: Any) -> Any:
-        del section, rate
-        return convert_part
-
-
-def convert_part(unit: Unit) -> UnitResult:
-    return replace(convert_lines(unit), part=Path(unit.name).stem)
-
-
-def test_the_estimate_of_many_small_parts_counts_the_files_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 1)
-    rng = np.random.default_rng(0)
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    for number in range(101):
-        lines = [" ".join(map(str, rng.integers(0, 1000, 10))) for _ in range(20)]
-        (raw / f"part{number:03d}.txt").write_text("\n".join(lines) + "\n")
-    files = find_files(raw, "**/*", (".txt",), section="lines")
-    with open_executor("threads", 2) as executor:
-        forecast = estimate(Parts(), LinesSection(), files, executor)
-    assert forecast.sampled_bytes < forecast.raw_bytes / 2
-    figures = convert(raw, tmp_path, Parts()).figures
-    assert forecast.store_bytes == pytest.approx(figures["bytes_store"], rel=0.1)
 
 
 def test_free_space_is_checked_with_what_waits_to_be_written(

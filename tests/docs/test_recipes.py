@@ -5,7 +5,9 @@ Those of a framework that is not installed are skipped; ``make recipes`` install
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -13,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +200,16 @@ def test_arrays_of_jax(project: Path, start: Start) -> None:
 
 
 def test_every_program_of_the_page_is_run() -> None:
+    """And calls what there is, by names that are there, also of a framework that is not installed."""
+    for program in chain.from_iterable(PROGRAMS.values()):
+        nodes = [*ast.walk(ast.parse(program))]
+        imported = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "outofcore"]
+        functions = {alias.name: getattr(outofcore, alias.name) for node in imported for alias in node.names}
+        assert functions, program
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+                keywords = [str(keyword.arg) for keyword in node.keywords]
+                inspect.signature(functions[node.func.id]).bind(*node.args, **dict.fromkeys(keywords))
     assert {*PROGRAMS} == {*RESUMED, *DISTRIBUTED, MAP_STYLE, "NumPy and JAX"}
     assert {len(programs) for name, programs in PROGRAMS.items() if name != "NumPy and JAX"} == {1}
     assert len(PROGRAMS["NumPy and JAX"]) == 2

@@ -176,6 +176,7 @@ with durable.WorkFolder(pathlib.Path(sys.argv[1]), "taken"):
 """
 
 
+@pytest.mark.long
 def test_a_work_folder_of_a_process_killed_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
     somebody_elses = tmp_path / "s.zarr.work.0123abcd"
     somebody_elses.mkdir()

@@ -189,9 +189,14 @@ class Assembler:
             self._writer.append_sequences(self._open["part"], self._open["split"], {**columns, **extent})
         self._open = None
 
-    def snapshot(self) -> dict[str, Any]:
-        """State of the counts, for :meth:`restore` in a later process; keys and raw files are saved separately."""
-        return {
+    def snapshot(self) -> tuple[dict[str, Any], bytes, bytes]:
+        """What :meth:`restore` takes in a later process: counts, and keys and raw files that are not saved yet.
+
+        A key is 16 bytes; of each raw file number, found and accepted are int64.
+        """
+        self._unsaved = [b"".join(self._unsaved)]
+        sources = [(source, *self.by_source[source]) for source in sorted(self._touched)]
+        counts = {
             "found": self.found,
             "accepted": self.accepted,
             "rejected": dict(self.rejected),
@@ -200,20 +205,11 @@ class Assembler:
             "audited": self.audited,
             "open": self._open,
         }
+        return counts, self._unsaved[0], np.array(sources, "<i8").tobytes()
 
     def keys(self) -> Keys | None:
         """The sorted keys of all sequences, stored or not; None where duplicates are kept."""
         return None if self._seen is None else self._seen.keys()
-
-    def unsaved_keys(self) -> bytes:
-        """The keys seen since :meth:`saved`, 16 bytes each."""
-        self._unsaved = [b"".join(self._unsaved)]
-        return self._unsaved[0]
-
-    def unsaved_sources(self) -> bytes:
-        """Number, found and accepted of each raw file whose counts changed since :meth:`saved`, as int64."""
-        rows = [(source, *self.by_source[source]) for source in sorted(self._touched)]
-        return np.array(rows, "<i8").tobytes()
 
     def saved(self) -> None:
         """Mark unsaved keys and sources as saved."""

@@ -225,7 +225,7 @@ def estimate(
         scale = (_kept(unit_keys, share) if drop and not complete else 1.0) / share
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
-        listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
+        listed = sources(files, assembler.by_source, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
         *tables, last = cast("list[_CountedTable]", [*store.tables(), store.sources_table(listed)])
         parts_per_sampled = len(schemas) / max(1, len(parts))
         size = sum(table.size(scale, parts_per_sampled) for table in tables) + last.size(1.0, 1.0)

@@ -92,8 +92,8 @@ class StoreInProgress:
         self.savable = False  # Ctrl-C between a chunk and its shard would lose it
         tables, contents = self.writer.snapshot()
         self.savable = True
-        state = {"units": self.units, "tables": tables, "assembler": self.assembler.snapshot()}
-        self._journal.save(state, contents, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())
+        counts, keys, sources = self.assembler.snapshot()
+        self._journal.save({"units": self.units, "tables": tables, "assembler": counts}, contents, keys, sources)
         self.assembler.saved()
         self._read.clear()
 

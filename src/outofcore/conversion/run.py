@@ -117,7 +117,7 @@ class Conversion:
                 with self._placed_rejects(journal):
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())
-                        seal = build.seal(target, root, sources(self.files, build.assembler, inputs.digests))
+                        seal = build.seal(target, root, sources(self.files, build.assembler.by_source, inputs.digests))
             except DamagedStore:  # what an earlier run has left here
                 build.writer.abandon()
                 journal.clear()

@@ -49,9 +49,9 @@ def attributes(
     }
 
 
-def sources(files: Sequence[RawFile], assembler: Assembler, digests: Iterable[str]) -> Columns:
-    """The columns of ``sources/``; ``digests`` are those of the files."""
-    pairs = [assembler.by_source.get(number, [0, 0]) for number in range(len(files))]
+def sources(files: Sequence[RawFile], counts: Mapping[int, Sequence[int]], digests: Iterable[str]) -> Columns:
+    """The columns of ``sources/``: records found and accepted by number of the file, and the files' ``digests``."""
+    pairs = [counts.get(number, (0, 0)) for number in range(len(files))]
     return {
         "name": np.array([file.name for file in files], object),
         "digest": np.array(list(digests), object),
