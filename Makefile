@@ -1,5 +1,6 @@
 # make run     install everything and run the pipeline on the sample input
 # make test    install everything, lint, check types, run the tests
+# make test-all  the same with the tests that take many minutes
 # make report  draw reports/index.html from what has run
 # make recipes install the frameworks of docs/recipes.md, and run each program of that page, also on several ranks
 # make docs    build these documents as a site with search: build/site/index.html, which needs no network
@@ -16,7 +17,7 @@ export DVC_NO_ANALYTICS := 1
 # Nothing is compiled when it is installed: without bytecode every process would compile torch and DVC again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run report recipes docs api test lint types unit newest bench bench-quick bench-loader clean
+.PHONY: run report recipes docs api test test-all lint types unit newest bench bench-quick bench-loader clean
 
 run: $(VENV)/installed
 	dvc repro
@@ -49,6 +50,9 @@ types: $(VENV)/installed
 
 unit: $(VENV)/installed
 	pytest -n auto --dist loadgroup
+
+test-all: lint types
+	pytest -n auto --dist loadgroup -m ""
 
 # The tests of dvc repro take the versions of requirements.lock.
 newest: newest/installed

@@ -257,20 +257,8 @@ def main() -> None:
                 sys.stdout.write(f"{domain} {turn}: {kill}\n")
                 sys.stdout.flush()
     for domain, kills in found.items():
-        sys.stdout.write(summary(domain, kills) + "\n")
-
-
-def summary(domain: str, kills: list[Kill]) -> str:
-    """One line of the table."""
-    stood = Counter(kill.stood for kill in kills)
-    signals = Counter(kill.number.name if kill.number else "too late" for kill in kills)
-    resumed = sum(kill.resumed > 0 for kill in kills)
-    return (
-        f"| {domain} | {len(kills)} | {', '.join(f'{name} {count}' for name, count in sorted(signals.items()))} "
-        f"| {', '.join(f'{name} {count}' for name, count in sorted(stood.items()))} "
-        f"| {resumed} | {sum(kill.resumed for kill in kills)} "
-        f"| {sum(kill.reused for kill in kills)} of {sum(kill.whole for kill in kills)} | {len(kills)} |"
-    )
+        outcomes = Counter((kill.stood, "resumed" if kill.resumed else "begun anew") for kill in kills)
+        sys.stdout.write(f"{domain}: {dict(outcomes)}\n")
 
 
 if __name__ == "__main__":

@@ -1,28 +1,23 @@
-"""Conversions that lose their power: ``python -m tests.pipeline.power_loss 100``; needs ``strace``.
+"""Conversions that lose their power; needs ``strace``.
 
 A conversion over an earlier store is recorded, system call by system call. Then the disk is made as it may be found
 when the power fails after any of them: what was synced is there; of what was not, names are those of some moment (a
 journal) or of chance, and bytes are there, lost, cut or zero. On each such disk the store is opened and read whole, and
-the conversion is run again, in a copy of this process: a new one would import for seconds. Prints what was there.
+the conversion is run again, in a copy of this process: a new one would import for seconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
-import runpy
 import shutil
 import subprocess
-import tempfile
-from collections import Counter
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 from tests.pipeline.kill_runs import Forked
-from tests.pipeline.workplace import ROOT, make_workplace
+from tests.pipeline.workplace import make_workplace
 
 SECONDS = 0.05
 CALLS = (
@@ -247,27 +242,3 @@ class Losses:
         assert self.place.left() == self.expected
         resumed = self.place.run_figures("convert")["resumed_units"]
         return f"{stood}, {'some' if resumed else 'no'} units resumed"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("losses", type=int)
-    parser.add_argument("--domain", default="text")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    found: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as top:
-        losses, dice = Losses(Path(top), given.domain), random.Random(given.seed)
-        runpy.run_path(str(ROOT / "stages" / "convert.py"))  # what a copy of this process need not import
-        import_module("outofcore.training.loop")
-        kinds = Counter(event.kind for event in losses.recorded.events)
-        print(f"{len(losses.recorded.events)} events", kinds, flush=True)
-        for number in range(1, given.losses + 1):
-            found[what := losses.lose(dice)] += 1
-            print(f"{number}: {what}", flush=True)
-    for what, count in sorted(found.items()):
-        print(f"{what}: {count}")
-
-
-if __name__ == "__main__":
-    main()
