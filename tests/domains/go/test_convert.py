@@ -159,10 +159,10 @@ def test_names_in_an_encoding_that_hides_brackets(convert_text: ConvertText) -> 
 
 
 def test_a_difference_is_told(convert_text: ConvertText, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle.Comparison, "_difference", lambda _: "move 2: spoilt")
+    monkeypatch.setattr(oracle, "read_events", lambda *_: [("b", (8, 0)), ("b", (7, 1))])
     converted = convert_text(b"xx\n" + GAME)
-    assert converted.differences == ["games.sgf, game at byte 3, move 2: spoilt"]
-    assert converted.audited == 1
+    assert converted.audited == len(converted.differences) == 1
+    assert converted.differences[0].startswith("games.sgf, game at byte 3, move 1: sgfmill: Black plays 20")
 
 
 BRANCHED = b"(;GM[1]SZ[19]PB[a]PW[b];B[pd](;PW[c]W[dp];B[pp];W[dd])(;W[dd];B[qq]))"

@@ -130,11 +130,6 @@ def test_history_reaches_through_the_balanced_loader(store: Store, store_section
     assert int(task.loss(batch)[1]) == 6 * 4
 
 
-def test_nothing_to_ask_with(store: Store, store_section: GoSection) -> None:
-    with pytest.raises(ParamsError, match="min_games"):
-        make(store, store_section, min_games=1000)
-
-
 def test_the_neighbourhood_of_a_move() -> None:
     network = StyleNetwork(2, 9, 16, 2)
     planes = torch.arange(2 * 81).reshape(1, 2, 9, 9).expand(3, -1, -1, -1)

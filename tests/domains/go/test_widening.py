@@ -57,11 +57,3 @@ def test_boards_show_what_is_on_them() -> None:
         if size in SIZES:
             expected[:size, :size] = 1
         assert np.array_equal(shown[size], expected)
-    largest, _ = tables(25, (25,))
-    assert largest[25, 7].tolist() == [moved_point(point) for point in range(625)]
-
-
-def moved_point(point: int) -> int:
-    """Of a board of 25: symmetry 7 transposes on the other diagonal, and undoes itself."""
-    row, column = moved(7, 25, *divmod(point, 25))
-    return row * 25 + column

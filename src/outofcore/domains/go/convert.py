@@ -27,6 +27,7 @@ from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, re
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.ndarrays import Ints
 from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult, keys_of
+from outofcore.store.schema import Columns
 
 USUAL_SIZE = 19
 
@@ -77,7 +78,7 @@ class Converter:
         unusual = played.counts[kept, : COUNTED.index("after_end")].any(axis=1)
         unusual |= np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in kept_headers], np.bool_)
         audited = kept[self.rate.chosen(game.view(np.uint64), unit.raw_bytes, unusual)]
-        audits = self._compare(unit, cut, played, audited, counts)
+        audits = self._compare(unit, cut, played, rows, audited, counts)
         counts["read_by_oracle"] += int(np.count_nonzero(readable.starts != cut.starts))
         counts["stray_bytes"] += sum(piece.stray for piece in pieces)
         return UnitResult(
@@ -125,7 +126,7 @@ class Converter:
         return headers, refused
 
     def _compare(
-        self, unit: Unit, cut: CutGames, played: Played, chosen: Ints, counts: Counter[str]
+        self, unit: Unit, cut: CutGames, played: Played, rows: Columns, chosen: Ints, counts: Counter[str]
     ) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading of their trees; unreadable ones are counted."""
         comparisons: list[Audit] = []
@@ -136,9 +137,8 @@ class Converter:
             if length >= 0 and oracle.end_of(tree) not in (None, length):
                 comparisons.append(partial(str, f"{where}, sgfmill does not find the end where the engine does"))
             elif events := oracle.read_events(tree, int(played.state[begin, SIZE])):
-                span = slice(begin, begin + count)
-                rows = (played.stones[span].copy(), played.state[span].copy(), played.move[span].copy())
-                comparisons.append(oracle.Comparison(where, events, *rows, self.section.filters))
+                positions = {name: column[begin : begin + count].copy() for name, column in rows.items()}
+                comparisons.append(partial(oracle.compare, where, events, positions, self.section.filters))
                 counts["audited_positions"] += count
                 counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
             else:

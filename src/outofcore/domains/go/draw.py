@@ -30,18 +30,26 @@ def points_of(rows: Columns) -> Bytes:
     return both
 
 
+def point_of(rows: Columns) -> tuple[int, int] | None:
+    """Row and column of the first row's move; None for a pass."""
+    frame, move = frame_of(rows["stones"].shape[-1]), int(rows["move"][0])
+    return None if move == frame * frame else divmod(move, frame)
+
+
 def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first row: X Black, O White, with the move played in parentheses."""
     del attributes
-    stones, state, move = rows["stones"][0], rows["state"][0], int(rows["move"][0])
-    frame, points = frame_of(stones.shape[-1]), points_of(rows)
+    state, points, point = rows["state"][0], points_of(rows), point_of(rows)
     size, cells = len(points), np.array([" . ", " X ", " O "])[points]
-    if move < frame * frame:
-        row, column = divmod(move, frame)
-        cells[row, column] = f"({cells[row, column].strip()})"
+    if point is not None:
+        cells[point] = f"({cells[point].strip()})"
     lines = [f"{size - row:2d} {''.join(line)}".rstrip() for row, line in enumerate(cells.tolist())]
     lines.append("    " + "  ".join(LETTERS[:size]))
-    ko = "" if state[KO] < 0 else f", {name_of(int(state[KO]), frame, size)} is forbidden by ko"
+    ko = (
+        ""
+        if state[KO] < 0
+        else f", {name_of(int(state[KO]), frame_of(rows['stones'].shape[-1]), size)} is forbidden by ko"
+    )
     lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {played(rows)}{ko}")
     return "\n".join(lines)
 

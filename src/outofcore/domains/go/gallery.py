@@ -9,7 +9,7 @@ import numpy as np
 
 from outofcore.domains.boards.gallery import pictures_of
 from outofcore.domains.gallery import Distribution, Picture, binned, column, counted
-from outofcore.domains.go.draw import LETTERS, frame_of, played, points_of
+from outofcore.domains.go.draw import LETTERS, played, point_of, points_of
 from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.ndarrays import Bytes, Doubles
@@ -30,7 +30,7 @@ def picture(store: Store, split: str, number: int, rows: Columns) -> Picture:
     return Picture(
         title=f"Move {int(state[MOVE_NUMBER]) + 1}: {played(rows)}",
         alt=f"Go position on {len(points)} x {len(points)}: {black} black and {white} white stones; {played(rows)}",
-        svg="".join(_board(points, _move(rows), int(state[TO_PLAY]))),
+        svg="".join(_board(points, point_of(rows), int(state[TO_PLAY]))),
     )
 
 
@@ -64,12 +64,6 @@ def _rank(code: int) -> str:
     if code > PROFESSIONAL:
         return f"{code - PROFESSIONAL}p"
     return f"{code}d" if code > 0 else f"{1 - code}k"
-
-
-def _move(rows: Columns) -> tuple[int, int] | None:
-    """Row and column of the first row's move; None for a pass."""
-    frame, move = frame_of(rows["stones"].shape[-1]), int(rows["move"][0])
-    return None if move == frame * frame else divmod(move, frame)
 
 
 def _board(points: Bytes, move: tuple[int, int] | None, player: int) -> Iterator[str]:

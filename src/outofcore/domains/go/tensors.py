@@ -13,7 +13,7 @@ import torch
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, STATE_COLUMNS, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind, Scoring
-from outofcore.domains.go.widening import SYMMETRIES, HistoryRows, Tensors, on_boards, tables, widen
+from outofcore.domains.go.widening import SYMMETRIES, on_boards, tables, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError, StoreError
 from outofcore.system.recycling import Recycler
@@ -108,19 +108,16 @@ class GoReading:
             symmetry = (draws % np.uint64(SYMMETRIES)).astype(np.uint8)
         stones, state, move = (np.ascontiguousarray(values) for values in (stones, state, move))
         shown = self.memory.empty((count, planes(self.section), frame * frame), np.dtype(np.uint8))
-        tensors = Tensors(shown, *np.empty((3, count), np.int64))
         boards, recent = _BOARDS[self.section.features], _RECENT[self.section.features]
         scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)
-        wrong = widen(HistoryRows(stones, state, move, symmetry), source, target, boards, recent, scratch, tensors)
+        wrong = widen(stones, state, move, symmetry, source, target, boards, recent, scratch, shown)
         if wrong >= 0:
             facts = dict(zip(STATE_COLUMNS, state[wrong, -1].tolist(), strict=True)) | {"move": int(move[wrong, -1])}
             raise StoreError(f"fields state and move: {facts} is no position of a board within {frame} x {frame}")
-        batch = {
-            "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
-            "move": torch.from_numpy(tensors.move),
-            "to_play": torch.from_numpy(tensors.to_play),
-            "number": torch.from_numpy(tensors.number),
-        }
+        shown_move = target[state[:, -1, SIZE], symmetry, move[:, -1]]
+        numbers = {"move": shown_move, "to_play": state[:, -1, TO_PLAY], "number": state[:, -1, MOVE_NUMBER]}
+        batch = {"planes": torch.from_numpy(shown.reshape(count, -1, frame, frame))}
+        batch |= {name: torch.from_numpy(values.astype(np.int64)) for name, values in numbers.items()}
         if len(self.sizes) > 1:
             on_board = self.boards.empty((count, frame, frame), np.dtype(np.uint8))
             np.take(on_boards(frame, self.sizes), state[:, -1, SIZE], axis=0, out=on_board, mode="clip")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
-from outofcore.ndarrays import Bytes, Ints
+from outofcore.ndarrays import Bytes
 from outofcore.system.compilation import inner_kernel, kernel
 
 SYMMETRIES = 8
@@ -53,24 +53,6 @@ def on_boards(frame: int, sizes: tuple[int, ...]) -> Bytes:
     return (source[:, 0] < frame * frame).astype(np.uint8).reshape(-1, frame, frame)
 
 
-class HistoryRows(NamedTuple):
-    """Rows of samples; steps end with the sample's own row."""
-
-    stones: Bytes  # (samples, steps, 2, bytes)
-    state: npt.NDArray[np.int16]  # (samples, steps, 4)
-    move: npt.NDArray[np.int16]  # (samples, steps)
-    symmetry: Bytes  # (samples,)
-
-
-class Tensors(NamedTuple):
-    """What is filled."""
-
-    planes: Bytes  # (samples, planes, points)
-    move: Ints  # (samples,)
-    to_play: Ints  # (samples,)
-    number: Ints  # (samples,)
-
-
 @inner_kernel
 def _draw(packed: Any, plane: Any) -> None:
     """Fill a plane in stored orientation."""
@@ -91,16 +73,26 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 
 
 @kernel
-def widen(rows: HistoryRows, source: Any, target: Any, boards: Any, recent: Any, scratch: Any, tensors: Tensors) -> int:
-    """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
+def widen(
+    stones: Bytes,
+    state: npt.NDArray[np.int16],
+    moves: npt.NDArray[np.int16],
+    symmetry: Bytes,
+    source: Any,
+    target: Any,
+    boards: int,
+    recent: int,
+    scratch: Bytes,
+    planes: Bytes,
+) -> int:
+    """Fill the planes of :class:`outofcore.domains.go.tensors.GoReading`, (samples, planes, points).
 
-    ``source`` and ``target`` come from :func:`tables`. Of ``boards`` steps the stones
-    are drawn; the ko plane and a plane for each of ``recent`` moves follow, or two planes of the colour to play where
-    ``recent`` is negative. ``scratch`` has a byte for each bit of a stored plane, then 8 zeros.
+    ``stones`` (samples, steps, 2, bytes), ``state`` (samples, steps, 4) and ``moves`` (samples, steps) end with the row
+    of the sample; ``symmetry`` is (samples,). ``source`` and ``target`` come from :func:`tables`. Of ``boards`` steps
+    the stones are drawn; the ko plane and a plane for each of ``recent`` moves follow, or two planes of the colour to
+    play where ``recent`` is negative. ``scratch`` has a byte for each bit of a stored plane, then 8 zeros.
     Returns -1, or the number of a sample whose colour, size, ko point or move is none.
     """
-    stones, state, moves, symmetry = rows.stones, rows.state, rows.move, rows.symmetry
-    planes, move, to_play, number = tensors.planes, tensors.move, tensors.to_play, tensors.number
     points = planes.shape[2]
     frame = int(np.sqrt(points))
     last = stones.shape[1] - 1
@@ -140,7 +132,4 @@ def widen(rows: HistoryRows, source: Any, target: Any, boards: Any, recent: Any,
             own = planes[sample, plane + colour]
             for point in range(points):
                 own[point] = source_points[point] < points
-        move[sample] = target_points[moves[sample, last]]
-        to_play[sample] = colour
-        number[sample] = played
     return -1

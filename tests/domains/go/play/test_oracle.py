@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from outofcore.domains.go.filters import FilterSection
-from outofcore.domains.go.play.oracle import Comparison, main_line, read_events, rewritten
+from outofcore.domains.go.play.oracle import compare, main_line, read_events, rewritten
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text
 
@@ -20,7 +20,7 @@ Rows = dict[str, np.ndarray[Any, Any]]
 def judge(rows: Rows, game: bytes = GAME, filters: FilterSection = FILTERS) -> str | None:
     events = read_events(game, 9)
     assert events is not None
-    return Comparison("here", events, rows["stones"], rows["state"], rows["move"], filters)()
+    return compare("here", events, rows, filters)
 
 
 @pytest.mark.parametrize(

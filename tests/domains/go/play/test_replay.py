@@ -96,18 +96,6 @@ def test_a_position_may_come_back_with_the_other_side_to_move(convert_text: Conv
         assert convert_text(game).reasons == ["superko"] * superko
 
 
-def test_suicide_by_the_rules_of_the_game(convert_text: ConvertText) -> None:
-    game = ["Bba", "Wii", "Bab", "Waa", "Bcc"]
-    assert convert_text(text(*game)).reasons == ["suicide"]
-    allowed = convert_text(text(*game, root="RU[NZ]"))
-    assert allowed.reasons == []
-    assert stones(allowed.rows, 19)[-1][0, 0] == 0
-    assert allowed.counts["suicide"] == 0
-    stopped = convert_text(text(*game), filters={"illegal": "stop"})
-    assert stopped.counts["suicide"] == 1
-    assert len(stopped.rows["move"]) == 3
-
-
 def test_passes_and_moves_after_the_end(convert_text: ConvertText) -> None:
     game = text("Bcc", "W", "Btt", "Wdd", size=19)
     kept = convert_text(game)

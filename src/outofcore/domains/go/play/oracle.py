@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
 from outofcore.domains.go.draw import frame_of
@@ -129,52 +127,41 @@ def read_events(game: bytes, size: int) -> list[Event] | None:
     return events
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Replays a game with sgfmill and compares every position, mover, ko point and move; picklable."""
+def compare(where: str, events: list[Event], rows: Columns, filters: FilterSection) -> str | None:
+    """Replay the events of a game with sgfmill, and compare every position, mover, ko point and move with its rows.
 
-    where: str  # name of the game in messages
-    events: list[Event]  # from :func:`read_events`
-    stones: Bytes
-    state: npt.NDArray[np.int16]
-    move: npt.NDArray[np.int16]
-    filters: FilterSection  # of the conversion: a game may have been cut
-
-    def __call__(self) -> str | None:
-        """The first difference, or None."""
-        difference = self._difference()
-        return f"{self.where}, {difference}" if difference else None
-
-    def _difference(self) -> str:
-        size, frame = int(self.state[0, SIZE]), self.filters.frame
-        expected, states, moves = _expected(self.stones, frame, size), self.state.tolist(), self.move.tolist()
-        board = boards.Board(size)
-        ko: tuple[str, tuple[int, int]] | None = None
-        row = 0
-        for colour, what in self.events:
-            if not colour:
-                if row:
-                    break
-                board.apply_setup(*what)
-                continue
-            if row == len(moves):
-                stops = self.filters.illegal == "stop"
-                return "" if stops else f"move {row}: sgfmill continues, the engine has stopped"
-            at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
-            forbidden = -1
-            if ko is not None and ko[0] != colour:
-                forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
-            same = board.board == next(expected)
-            mine = (states[row][TO_PLAY], moves[row], states[row][KO])
-            theirs = ("bw".index(colour), at, forbidden)
-            if not same or mine != theirs:
-                return f"move {row}: {_describe(board, theirs, mine, same=same)}"
-            ko = None
-            if what is not None:
-                taken = board.play(*what, colour)
-                ko = None if taken is None else (colour, taken)
-            row += 1
-        return f"sgfmill sees {row} moves, the engine {len(moves)}" if row < len(moves) else ""
+    ``where`` names the game; ``filters`` are those of the conversion, which may have cut it. Returns the first
+    difference, or None.
+    """
+    size, frame = int(rows["state"][0, SIZE]), filters.frame
+    expected, states, moves = _expected(rows["stones"], frame, size), rows["state"].tolist(), rows["move"].tolist()
+    board = boards.Board(size)
+    ko: tuple[str, tuple[int, int]] | None = None
+    number = 0
+    for colour, what in events:
+        if not colour:
+            if number:
+                break
+            board.apply_setup(*what)
+            continue
+        if number == len(moves):
+            stops = filters.illegal == "stop"
+            return None if stops else f"{where}, move {number}: sgfmill continues, the engine has stopped"
+        at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
+        forbidden = -1
+        if ko is not None and ko[0] != colour:
+            forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
+        same = board.board == next(expected)
+        mine = (states[number][TO_PLAY], moves[number], states[number][KO])
+        theirs = ("bw".index(colour), at, forbidden)
+        if not same or mine != theirs:
+            return f"{where}, move {number}: {_describe(board, theirs, mine, same=same)}"
+        ko = None
+        if what is not None:
+            taken = board.play(*what, colour)
+            ko = None if taken is None else (colour, taken)
+        number += 1
+    return f"{where}, sgfmill sees {number} moves, the engine {len(moves)}" if number < len(moves) else None
 
 
 def _describe(board: boards.Board, sgfmill: tuple[int, int, int], engine: tuple[int, int, int], *, same: bool) -> str:
