@@ -111,6 +111,7 @@ def test_raw_text_counts_only_where_it_is_streamed(section_of, tmp_path: Path):
     assert store.data["streamed"] > store.data[RAW]
     assert store.least == store.total["streamed"]
     assert stream.least == stream.total[RAW]
+    assert list(stream.data) == [RAW]
 
 
 def test_advice_leaves_out_sizes_that_the_vocabulary_exceeds(section_of, tmp_path: Path, monkeypatch):
@@ -121,7 +122,3 @@ def test_advice_leaves_out_sizes_that_the_vocabulary_exceeds(section_of, tmp_pat
         files=(), machine=found.machine, memory=10**10, free_bytes=0, loaders=found.loaders_of, takes=found.takes
     )
     assert [row["preset"] for row in advice_table(found.section, outlook).rows] == ["medium", "large", "large"]
-
-
-def test_streaming_has_one_way_of_reading(section_of, tmp_path: Path):
-    assert list(forecast(section_of(tmp_path, mode="stream")).data) == [RAW]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 import outofcore
-from outofcore.domains.text.network import Network, NetworkShape, logits
+from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.domains.text.tensors import TextReading
 from outofcore.errors import ParamsError
 
@@ -136,20 +136,6 @@ def test_a_batch_of_another_domain_is_refused():
         outofcore.causal_lm({"planes": torch.zeros(1)})
     with pytest.raises(ParamsError, match=r"got \[\]; a Trainer needs .*remove_unused_columns=False"):
         outofcore.causal_lm([{}, {}])  # what a Trainer leaves of samples whose names its model does not take
-
-
-def test_each_sequence_alone_gives_the_loss_of_the_windows():
-    torch.manual_seed(0)
-    network = Network(NetworkShape(layers=2, width=16, heads=2, vocabulary=50, context=8)).eval()
-    batch = batch_of(apart=True)
-    with torch.no_grad():
-        scores = logits(network, network(batch["inputs"], batch["positions"], batch["segments"]))
-        expected = functional.cross_entropy(scores.flatten(0, 1), batch["targets"].flatten(), reduction="sum")
-        packed = outofcore.causal_lm(batch, packed=True)
-        pieces = packed["input_ids"][0].split(packed["cu_seq_lens_q"].diff().tolist())
-        together = torch.cat([logits(network, network(piece[None]))[0] for piece in pieces])
-        found = functional.cross_entropy(together, packed["shift_labels"][0], reduction="sum")
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("apart", [False, True])

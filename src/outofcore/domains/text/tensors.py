@@ -62,19 +62,16 @@ class TextReading:
         window's start) and ``segments`` (documents ended in the window so far).
         """
         del draws
-        tokens = self.memory.empty(rows["tokens"].shape, np.dtype(np.int64))
-        tokens[...] = rows["tokens"]
-        others = {name: torch.from_numpy(rows[name]) for name in ("valid", SEQUENCE) if name in rows}
-        return self._shifted(torch.from_numpy(tokens), others)
-
-    def _shifted(self, tokens: Tensor, others: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        valid = others.get("valid")
+        wide = self.memory.empty(rows["tokens"].shape, np.dtype(np.int64))
+        wide[...] = rows["tokens"]
+        tokens = torch.from_numpy(wide)
+        valid, sequence = (torch.from_numpy(rows[name]) if name in rows else None for name in ("valid", SEQUENCE))
         inputs, targets = tokens[:, :-1], tokens[:, 1:]
         if valid is not None:
             targets = torch.where(valid[:, 1:], targets, IGNORED)
         if self.end is None and not self.columns:
             return {"inputs": inputs, "targets": targets}
-        opens, follows = openings(inputs, self.end, valid, others.get(SEQUENCE))
+        opens, follows = openings(inputs, self.end, valid, sequence)
         index = torch.arange(inputs.shape[1], device=inputs.device)
         positions = index - (opens * index).cummax(1).values
         targets = targets if follows is None else torch.where(follows, targets, IGNORED)

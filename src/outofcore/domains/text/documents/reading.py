@@ -294,15 +294,12 @@ class OpenMember:
             if most is not None and len(waiting) > most + len(separator):
                 reader.give_back(waiting)
                 waiting, offset = b"", reader.offset
-                yield offset, self._too_long(offset, reader.skip(separator)), None, False
+                size = reader.skip(separator)
+                reason, what = ("too_large", "a line of ") if self.kind == "lines" else ("too_long", "")
+                yield offset, Reject(reason=reason, offset=offset, detail=f"{what}{size} bytes"), None, False
         # An empty file is an empty document.
         if waiting or (self.division is None and reader.offset == start):
             yield reader.offset - raw_size(waiting, reader.encoding), waiting, None, continues
-
-    def _too_long(self, offset: int, size: int) -> Reject:
-        if self.kind == "lines":
-            return Reject(reason="too_large", offset=offset, detail=f"a line of {size} bytes")
-        return Reject(reason="too_long", offset=offset, detail=f"{size} bytes")
 
 
 def first_wrong_byte(raw: bytes) -> int:
