@@ -38,6 +38,7 @@ from outofcore.space.guard import Guard
 from outofcore.store.connection import is_address, shown
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Columns, Field, Layout, Schema
+from outofcore.store.shards import index_bytes
 from outofcore.store.target import Target, foreign, refuse_replacing
 from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter
 from outofcore.system.durable import remove
@@ -275,7 +276,7 @@ def _checked(kind: type[_Checked], **settings: Any) -> _Checked:
 def most_bytes(fields: tuple[Field, ...], layout: Layout, rows: int, splits: int, labels: Labels) -> int:
     """An upper bound of a store's size: each split ends with a chunk that is filled up."""
     chunks, shards = rows // layout.chunk_rows + splits, rows // layout.shard_rows + splits
-    index = 16 * (layout.shard_rows // layout.chunk_rows) + 4
+    index = index_bytes(layout.shard_rows // layout.chunk_rows)
     size = sum(chunks * _encoded(layout.chunk_rows * field.row_bytes) + shards * index for field in fields)
     sequences = labels.begun or chunks
     whole = sequences // SEQUENCE_CHUNK_ROWS + splits
@@ -289,8 +290,8 @@ def _encoded(size: int) -> int:
 
 
 def _facts(writer: StoreWriter, shares: Shares) -> dict[str, Any]:
-    counts = {name: writer.count(name) for name in shares.names}
-    total = sum(sequences for _, sequences in counts.values())
+    counts = writer.counts()
+    total = sum(counts["sequences"].values())
     return {
         "domain": DOMAIN,
         "row": "row",
@@ -300,8 +301,7 @@ def _facts(writer: StoreWriter, shares: Shares) -> dict[str, Any]:
         "found": total,
         "accepted": total,
         "rejected": {},
-        "rows": {name: rows for name, (rows, _) in counts.items()},
-        "sequences": {name: sequences for name, (_, sequences) in counts.items()},
+        **counts,
     }
 
 

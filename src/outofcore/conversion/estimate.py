@@ -233,7 +233,7 @@ def estimate(
         found = sum(map(len, unit_keys))
         return Estimate(
             store_bytes=int(size),
-            rows=int(sum(store.count(name)[0] for name in SPLITS) * scale),
+            rows=int(sum(store.counts()["rows"].values()) * scale),
             unit_bytes=unit_bytes,
             sequences=int(found / share),
             unusual=_at_most(unusual, found, share, spread=opened_bytes <= SAMPLE_RAW_BYTES),

@@ -73,9 +73,9 @@ class Sequencer:
         if self._held:
             self._add(_joined(self._held), np.zeros(1, np.int64), None)
         self._assembler.end()
-        for name in self._splits.names:
-            rows, sequences = self._writer.count(name)
-            if rows and not sequences:
+        counts = self._writer.counts()
+        for name, rows in counts["rows"].items():
+            if rows and not counts["sequences"][name]:
                 start = np.arange(0, rows, self._block)
                 extents = {"start": start, "length": np.minimum(rows - start, self._block)}
                 self._writer.append_sequences("", name, extents)

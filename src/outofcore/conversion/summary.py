@@ -24,13 +24,11 @@ from outofcore.store.writer import StoreWriter
 
 def counted(assembler: Assembler, writer: StoreWriter) -> dict[str, Any]:
     """Records found, accepted and rejected; rows and sequences of each split."""
-    counts = {name: writer.count(name) for name in SPLITS}
     return {
         "found": assembler.found,
         "accepted": assembler.accepted,
         "rejected": dict(sorted(assembler.rejected.items())),
-        "rows": {name: rows for name, (rows, _) in counts.items()},
-        "sequences": {name: sequences for name, (_, sequences) in counts.items()},
+        **writer.counts(),
     }
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -244,17 +244,28 @@ class SealedStore(Store):
         return open_sealed, (self._files,)  # a copy in another process reads seal and metadata again
 
     def table(self, path: str) -> Table:
-        fields = self._fields(path)
+        fields = {}
+        for name in self._groups.get(path, []):
+            array = f"{path}/{name}"
+            if array not in self._parsed:
+                self._parsed[array] = parse_array(self.root, array, self._metadata[f"{array}/zarr.json"])
+            fields[name] = SealedArray(self._files, array, *self._parsed[array], self.checksums)
+        lengths = {len(array) for array in fields.values()}
+        if len(lengths) != 1:
+            what = f"fields of {sorted(lengths)} rows" if lengths else "no field"
+            raise StoreError(f"{self.root}: {path} has {what}; convert again")
+        table = Table(path, fields)
         if path.endswith("/sequences"):  # only the first start is 0, so no other shard of starts has no file
-            start = Table(path, fields)["start"]
+            start = table["start"]
             for number in range(1, -(-len(start) // start.shard_rows)):
                 if not self._files.exists(name := fields["start"].shard_file(number)):
                     raise DamagedStore(f"{self.root}: {name} is missing; {ADVICE}")
-        return Table(path, fields)
+        return table
 
     def arrays(self) -> dict[str, SealedArray]:
         """All arrays by path; raises StoreError."""
-        return {array.path: array for group in self._groups for array in self._fields(group).values()}
+        tables = map(self.table, self._groups)
+        return {array.path: cast(SealedArray, array) for table in tables for array in table.fields.values()}
 
     def part_attributes(self, part: str) -> dict[str, Any]:
         name = f"{part}/zarr.json" if part else "zarr.json"
@@ -276,19 +287,6 @@ class SealedStore(Store):
             raise DamagedStore(f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}")
         stops = np.cumsum(chunks)[:-1]
         return dict(zip(paths, np.split(np.frombuffer(content, "<u4"), stops), strict=True))
-
-    def _fields(self, path: str) -> dict[str, SealedArray]:
-        fields = {}
-        for name in self._groups.get(path, []):
-            array = f"{path}/{name}"
-            if array not in self._parsed:
-                self._parsed[array] = parse_array(self.root, array, self._metadata[f"{array}/zarr.json"])
-            fields[name] = SealedArray(self._files, array, *self._parsed[array], self.checksums)
-        lengths = {len(array) for array in fields.values()}
-        if len(lengths) != 1:
-            what = f"fields of {sorted(lengths)} rows" if lengths else "no field"
-            raise StoreError(f"{self.root}: {path} has {what}; convert again")
-        return fields
 
 
 def open_store(path: str | Path) -> Store:

@@ -96,10 +96,12 @@ class StoreWriter:
             self._ended.add(self._part)
         self._part = part
 
-    def count(self, split: str) -> tuple[int, int]:
-        """Rows and sequences of a split so far, over all parts."""
-        rows = sum(table.rows for (_, name), table in self._rows.items() if name == split)
-        return rows, sum(table.rows for (_, name), table in self._sequences.items() if name == split)
+    def counts(self) -> dict[str, dict[str, int]]:
+        """``rows`` and ``sequences`` of each split so far, over all parts."""
+        counts = {}
+        for what, tables in (("rows", self._rows), ("sequences", self._sequences)):
+            counts[what] = {split: sum(tables[part, split].rows for part in self.parts) for split in self._splits}
+        return counts
 
     def bytes_written(self) -> int:
         """Bytes of all chunks that are written, and of the indexes of full shards."""
