@@ -190,14 +190,6 @@ def test_splits_of_ten_chunks_and_more_begin_with_a_chunk(
     assert [part.stop for part in parts.values()] == [*ends, count]
 
 
-@pytest.mark.parametrize("share", [0.001, 0.999])
-def test_a_share_of_no_token_is_refused(tmp_path: Path, share: float) -> None:
-    IDS[:100].tofile(tmp_path / "s.bin")
-    name = "val" if share < 0.5 else "train"
-    with pytest.raises(ParamsError, match=rf"splits: 100 rows of .*s\.bin leave none for {name}, got .*; give other"):
-        open_tokens(tmp_path / "s.bin", "uint16", splits={"val": share})
-
-
 def test_several_files_are_one_and_a_copy_opens_elsewhere(tmp_path: Path) -> None:
     one, other = llm_c(tmp_path), tmp_path / "d.bin"
     other.write_bytes(one.read_bytes())
@@ -290,6 +282,8 @@ def test_documents_of_an_index_are_kept_apart_with_and_without_an_end(
         ({"dtype": "uint64"}, StoreError, "was cut or is of another"),
         ({"dtype": "uint16", "end_of_document": 70_000}, ParamsError, "end_of_document: expected an id of uint16"),
         ({"dtype": "uint16", "rows": (0, 10**9)}, ParamsError, "rows: expected a range inside"),
+        ({"dtype": "uint16", "rows": (0, 100), "splits": {"val": 0.001}}, ParamsError, "100 rows .* none for val, got"),
+        ({"dtype": "uint16", "rows": (0, 100), "splits": {"val": 0.999}}, ParamsError, "100 rows .* none for train"),
     ],
 )
 def test_wrong_arguments_are_one_line(
