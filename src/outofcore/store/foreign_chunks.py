@@ -68,8 +68,8 @@ class PlainChunks:
         if not isinstance(self._files, Path):  # ranges that begin inside a chunk need parts of two each
             step = min(step, 1 if (starts % self._rows).any() else _FETCHED)
         done = np.zeros(len(starts), np.bool_)
-        for some in (slice(at, at + step) for at in range(0, len(starts), step)):
-            done[some] = self._read(starts[some], counts[some], buffer, slots[some])
+        for span in (slice(first, first + step) for first in range(0, len(starts), step)):
+            done[span] = self._read(starts[span], counts[span], buffer, slots[span])
         return done
 
     def announce(self, starts: Ints, stops: Ints) -> None:
@@ -97,22 +97,22 @@ class PlainChunks:
         jobs[:, 4] = (begin - number * self._rows) * self._row_bytes
         jobs[:, 5] = slots[owner] * buffer.strides[0] + (begin - starts[owner]) * self._row_bytes
         jobs[:, 6] = (end - begin) * self._row_bytes
-        numbers, own = np.unique(number // max(self._sharded, 1), return_inverse=True)
+        numbers, file_of_job = np.unique(number // max(self._sharded, 1), return_inverse=True)
         names = [self._name(file) for file in numbers.tolist()]
         if self._sharded:
-            for place, (file, name) in enumerate(zip(numbers.tolist(), names, strict=True)):
-                at = np.flatnonzero(own == place)
-                jobs[at, 1:3] = self._index(name)[number[at] - file * self._sharded]
+            for file, (shard, name) in enumerate(zip(numbers.tolist(), names, strict=True)):
+                of_file = np.flatnonzero(file_of_job == file)
+                jobs[of_file, 1:3] = self._index(name)[number[of_file] - shard * self._sharded]
             jobs[:, 3] = np.maximum(jobs[:, 2], 1)  # one of no bytes is not stored
         else:
             jobs[:, 1:4] = 0, self._most, 0
         if isinstance(self._files, Path):
             paths = [os.fsencode(self._files / name) + b"\0" for name in names]
             content: Any = np.frombuffer(b"".join(paths), np.uint8)
-            jobs[:, 0] = (content.ctypes.data + np.cumsum([0, *map(len, paths)]))[own]
+            jobs[:, 0] = (content.ctypes.data + np.cumsum([0, *map(len, paths)]))[file_of_job]
         else:
             jobs[:, 0], fetch = 0, self._fetch if self._sharded else self._fetch_whole
-            content = fetch(self._files, names, own, jobs)
+            content = fetch(self._files, names, file_of_job, jobs)
         done = np.ones(len(starts), np.bool_)
         done[owner[~decode_plain(self._kind, jobs, self._rows * self._row_bytes, buffer)]] = False
         del content  # which jobs point into
@@ -123,21 +123,21 @@ class PlainChunks:
         key = self._array.metadata.encode_chunk_key((number, *(0,) * (self._array.ndim - 1)))
         return key if isinstance(self._files, Path) else f"{self._array.store_path.path}/{key}".lstrip("/")
 
-    def _fetch_whole(self, files: RemoteFiles, names: Sequence[str], own: Ints, jobs: Ints) -> object:
+    def _fetch_whole(self, files: RemoteFiles, names: Sequence[str], file_of_job: Ints, jobs: Ints) -> object:
         """Fetch files into memory, and enter where each is."""
         try:
             contents = files.whole(names)
         except StoreError:
             contents = [b""] * len(names)
         parts = [np.frombuffer(content or b" ", np.uint8) for content in contents]
-        jobs[:, 1] = np.array([part.ctypes.data for part in parts], np.int64)[own]
-        jobs[:, 2] = np.array([*map(len, contents)], np.int64)[own]
+        jobs[:, 1] = np.array([part.ctypes.data for part in parts], np.int64)[file_of_job]
+        jobs[:, 2] = np.array([*map(len, contents)], np.int64)[file_of_job]
         return parts
 
-    def _fetch(self, files: RemoteFiles, names: Sequence[str], own: Ints, jobs: Ints) -> object:
+    def _fetch(self, files: RemoteFiles, names: Sequence[str], file_of_job: Ints, jobs: Ints) -> object:
         """Fetch chunks of shards, and enter where each is; neighbours by one request."""
-        cells = [np.flatnonzero((own == place) & (jobs[:, 2] > 0)) for place in range(len(names))]
-        wanted = [Ranges(name, jobs[cell, 1], jobs[cell, 2]) for name, cell in zip(names, cells, strict=True)]
+        jobs_of = [np.flatnonzero((file_of_job == file) & (jobs[:, 2] > 0)) for file in range(len(names))]
+        wanted = [Ranges(name, *jobs[of_file, 1:3].T) for name, of_file in zip(names, jobs_of, strict=True)]
         try:
             readers = files.open_ranges(wanted)
         except StoreError:  # another version, or less than the index says
@@ -145,8 +145,8 @@ class PlainChunks:
                 self._indexes.pop(name, None)
             jobs[:, 2] = 0
             return None
-        for cell, reader in zip(cells, readers, strict=True):
-            jobs[cell, 1] = reader.places
+        for of_file, reader in zip(jobs_of, readers, strict=True):
+            jobs[of_file, 1] = reader.places
         return readers
 
     def _index(self, name: str) -> Ints:

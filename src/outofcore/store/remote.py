@@ -105,9 +105,7 @@ class RemoteFiles(Files):
 
     def open(self, name: str) -> Descriptor:
         """Raise StoreError: only local files can be mapped."""
-        raise StoreError(
-            f"{self.root}: {name} cannot be mapped into memory from there; use residency 'streamed' or 'hybrid'"
-        )
+        raise StoreError(f"{self.root}: {name} cannot be mapped into memory from there; use residency 'streamed'")
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Bytes of an object from an offset; raises DamagedStore, StoreError after :data:`RETRIES` retries."""
