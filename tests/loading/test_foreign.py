@@ -183,14 +183,6 @@ def test_a_damaged_chunk_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_the_least_budget_is_named_and_suffices(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.zarr", "v2")
-    with pytest.raises(BudgetError, match="the least that works is") as raised:
-        loader(path, **{**SMALL, "memory": "100kB"})
-    least = str(raised.value).split("the least that works is ")[1].split(",")[0].split(";")[0]
-    assert sorted(epoch(loader(path, **{**SMALL, "memory": least.replace(" ", "")}))) == list(range(ROWS))
-
-
 def anndata(folder: Path, *, sparse: bool) -> Path:
     group = zarr.open_group(folder, mode="w", zarr_format=2, attributes={"encoding-type": "anndata"})
     values: npt.NDArray[Any] = FRAMES[:, 0]

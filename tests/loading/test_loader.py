@@ -22,7 +22,6 @@ from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
-from outofcore.order.plain import Shuffle
 from outofcore.order.windows import Window
 from outofcore.store.codecs import CodecName
 from outofcore.store.schema import Field, Layout, Schema
@@ -228,12 +227,6 @@ def test_samples_that_are_dropped_or_repeated_are_told(
     delivered = len(identities(loader(make_store(), batch_size=size, memory="8MiB", tensors=("id",), last=last)))
     assert caplog.messages[2:] == lines
     assert delivered == ROWS + {"keep": 0, "drop": -60, "pad": 10}[last] * bool(lines)
-
-
-@pytest.mark.parametrize(("pool_blocks", "warned"), [(4, True), (64, False)])
-def test_a_store_that_is_sorted_by_label_is_told(make_store: MakeStore, pool_blocks: int, warned: bool) -> None:
-    batches = loader(make_store(), batch_size=100, memory="8MiB", shuffle=Shuffle(pool_blocks=pool_blocks))
-    assert ("the store is sorted by label; take more pool_blocks" in batches.mixing("label")) == warned
 
 
 def test_a_split_smaller_than_anything(make_store: MakeStore) -> None:

@@ -97,9 +97,9 @@ class SplitReader:
         for pool in needed_pools(self.sampler, number, start, end):
             samples = np.empty(pool_end(self.sampler, pool, end) - pool.start, np.int64)
             for rank in range(batching.world):
-                own = replace(batching, rank=rank)
-                samples[own.first_own(pool.start) - pool.start :: batching.world] = samples_of(
-                    self.sampler, pool, own, end
+                of_rank = replace(batching, rank=rank)
+                samples[of_rank.first_of_rank(pool.start) - pool.start :: batching.world] = samples_of(
+                    self.sampler, pool, of_rank, end
                 )
             yield pool.start, self.split.windows.first_rows(samples, phase)
 
@@ -137,7 +137,7 @@ def samples_of(sampler: Sampler, pool: Pool, batching: Batching, end: int) -> In
     end = pool_end(sampler, pool, end)
     if end == pool.stop and dealt == batching.world:
         return samples
-    places = np.arange(batching.first_own(pool.start), end, batching.world) - pool.start
+    places = np.arange(batching.first_of_rank(pool.start), end, batching.world) - pool.start
     size = pool.stop - pool.start
     again = size // dealt * dealt  # so that a rank needs no other lanes for them
     return np.asarray(samples[np.where(places < size, places, places % again) // dealt])
@@ -201,7 +201,7 @@ class SplitEpoch:
             while (span := next(spans, None)) and len(group) < group_batches and span[0] < pool.stop:
                 group.append(span)
             begin, end = group[0][0], group[-1][1]
-            size = self._batching.own(begin, end)
+            size = self._batching.samples_of_rank(begin, end)
             before: Job[_Gathered] | None = None
             while min(end, self._positions) > pool.stop:  # the rest is in other pools
                 before = self._submit(pool, self._gather, pool, begin, pool.stop, size, before)
@@ -256,7 +256,8 @@ class SplitEpoch:
             gathered = before.result() if before is not None else None
             if gathered is None:
                 gathered = _Gathered(self._residency.allocate(size), np.empty(size, np.int64))
-            first = pool.first[self._batching.own(pool.start, begin) : self._batching.own(pool.start, end)]
+            low, high = (self._batching.samples_of_rank(pool.start, edge) for edge in (begin, end))
+            first = pool.first[low:high]
             self._residency.gather(first, gathered.buffer, gathered.count)
             gathered.first[gathered.count : gathered.count + len(first)] = first
             gathered.count += len(first)
@@ -269,8 +270,8 @@ class SplitEpoch:
     ) -> Group:
         """Gather the last samples of a group, and make its batches."""
         gathered = self._gather(pool, begin, end, size, before)
-        counts = [self._batching.own(*span) for span in spans]
-        draws = random_words(self._batching.first_own(spans[0][0]), self._batching.world, size, self._key)
+        counts = [self._batching.samples_of_rank(*span) for span in spans]
+        draws = random_words(self._batching.first_of_rank(spans[0][0]), self._batching.world, size, self._key)
         with self._stream.queue():
             columns = self._split.columns
             tensors = self._split.reading(gathered.buffer.arrays | columns.of_rows(gathered.first), draws)
@@ -286,7 +287,7 @@ class SplitEpoch:
             marked = self._stream.finish(batches)
         return [
             Delivery(
-                batch, own, sum(tensor.nbytes for tensor in batch.values()), start, min(stop, self._positions), marked
+                batch, count, sum(tensor.nbytes for tensor in batch.values()), start, min(stop, self._positions), marked
             )
-            for batch, own, (start, stop) in zip(batches, counts, spans, strict=True)
+            for batch, count, (start, stop) in zip(batches, counts, spans, strict=True)
         ]

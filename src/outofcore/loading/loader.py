@@ -176,7 +176,7 @@ def loader(
             window=window,
             where=where,
             budget=budget,
-            stores_of_sources={name: len(own) for name, own in named.items()} if sampling.mixes_sources else {},
+            stores_of_sources={name: len(group) for name, group in named.items()} if sampling.mixes_sources else {},
             names_rows=sampling.names_rows,
             transform=None if map is None else Transform(map),
             place=known.index(name) if len(parts) > 1 else None,

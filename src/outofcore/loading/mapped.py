@@ -63,11 +63,11 @@ class Mapped(Residency):
 
     def _locate(self, chunk: int) -> int:
         """Map a chunk; returns its encoded bytes."""
-        store, own = self.rows.place(chunk)
+        store, chunk_of_store = self.rows.place(chunk)
         for number, (name, array) in enumerate(self._stores[store].items()):
-            located = array.locate(own)
+            located = array.locate(chunk_of_store)
             if located is None:
-                array.require_sealed(own, b"")
+                array.require_sealed(chunk_of_store, b"")
                 self.addresses[number, chunk] = self._fill_values(store, name).ctypes.data
                 continue
             shard, offset, length = located
@@ -78,18 +78,18 @@ class Mapped(Residency):
     def _sealed(self, name: str, chunks: Ints) -> Ints:
         """The sealed checksums of ascending chunks of a field."""
         sealed = np.empty(len(chunks), np.int64)
-        for store, own, of_store in self.rows.by_store(chunks):
-            sealed[own] = self._stores[store][name].checksums[of_store]
+        for store, places, of_store in self.rows.by_store(chunks):
+            sealed[places] = self._stores[store][name].checksums[of_store]
         return sealed
 
     def _check(self, name: str, chunk: int) -> None:
         """Raise DamagedStore, unless only the compiled check found fault with the chunk."""
-        store, own = self.rows.place(chunk)
+        store, chunk_of_store = self.rows.place(chunk)
         array = self._stores[store][name]
-        located = array.locate(own)
+        located = array.locate(chunk_of_store)
         assert located is not None
         shard, offset, length = located
-        array.decode(own, self._map(store, name, shard)[offset : offset + length].tobytes(), None)
+        array.decode(chunk_of_store, self._map(store, name, shard)[offset : offset + length].tobytes(), None)
 
     def _map(self, store: int, name: str, shard: int) -> Bytes:
         with self._lock:

@@ -246,18 +246,18 @@ def sample_bytes(split: Split) -> SampleBytes:
         return SampleBytes(0)
     stored = isinstance(split.reading, StoredReading) and not split.transform
     rows = _blank_rows(split) if stored else _first_rows(split)
-    own = SAMPLE_BYTES + (split.windows.packs.runs_bytes if split.windows.packs else 0)
-    own += sum(array.nbytes for array in rows.values())
+    row_bytes = SAMPLE_BYTES + (split.windows.packs.runs_bytes if split.windows.packs else 0)
+    row_bytes += sum(array.nbytes for array in rows.values())
     batch = split.reading(rows, np.zeros(1, np.uint64))
     loose = loose_bytes(batch.values(), rows.values())
     tensors = with_columns(batch, split.columns.blank())
     size = sum(tensor.nbytes for tensor in tensors.values())
     if split.transform is None:
-        return SampleBytes(own, size, *loose)
+        return SampleBytes(row_bytes, size, *loose)
     if split.place is not None:
         tensors = {**tensors, "part": torch.tensor([split.place])}
     result, peak = split.transform.check(tensors)
-    return SampleBytes(own, size + result, *loose, result, peak)
+    return SampleBytes(row_bytes, size + result, *loose, result, peak)
 
 
 def _blank_rows(split: Split) -> dict[str, Any]:

@@ -81,11 +81,12 @@ def pieces(split: Split, first: Ints) -> tuple[Ints, Ints, Ints]:
 def origins_of(split: Split, first: Ints) -> list[Origin]:
     """The origins of samples with these first rows, sample after sample."""
     sample, begin, count = pieces(split, first)
-    own = split.rows.store_of(begin)
+    store_of_run = split.rows.store_of(begin)
     origins: list[Origin] = []
-    for number in np.unique(own).tolist():
-        rows = begin[own == number] - split.rows.origins[number]
-        origins += _in_store(split, split.stores[number], sample[own == number], rows, count[own == number])
+    for number in np.unique(store_of_run).tolist():
+        runs = store_of_run == number
+        rows = begin[runs] - split.rows.origins[number]
+        origins += _in_store(split, split.stores[number], sample[runs], rows, count[runs])
     return sorted(origins, key=lambda origin: origin.sample)
 
 

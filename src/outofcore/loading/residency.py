@@ -125,8 +125,8 @@ class Residency(ABC):
     def _decode(self, chunks: Ints, buffers: Sequence[npt.NDArray[Any]], slots: Ints) -> int:
         """Decode chunks into slots of one buffer (slots, chunk_rows, ...) per field; returns the bytes read."""
         return sum(
-            read_chunks([*self.rows.stores[store].values()], of_store, buffers, slots[own])
-            for store, own, of_store in self.rows.by_store(chunks)
+            read_chunks([*self.rows.stores[store].values()], of_store, buffers, slots[places])
+            for store, places, of_store in self.rows.by_store(chunks)
         )
 
     def _fill(self, chunks: Ints) -> None:

@@ -66,9 +66,9 @@ class Rows:
     def by_store(self, chunks: Ints) -> Iterator[tuple[int, slice, Ints]]:
         """Each store of ascending chunks, their places among these, and their numbers in the store."""
         edges = np.searchsorted(chunks, self._first_chunks).tolist()
-        for store, own in enumerate(map(slice, edges, edges[1:])):
-            if own.start < own.stop:
-                yield store, own, chunks[own] - self._first_chunks[store]
+        for store, places in enumerate(map(slice, edges, edges[1:])):
+            if places.start < places.stop:
+                yield store, places, chunks[places] - self._first_chunks[store]
 
     def chunk_origins(self) -> Ints:
         """The first row of the store of each chunk, (chunks,)."""

@@ -120,10 +120,10 @@ class Sequences:
         self._prove(self.extents_bytes)
         starts, lengths, place = np.empty(len(self), np.int64), np.empty(len(self), np.int64), 0
         for store, table, origin in zip(self.stores, self._tables, self._origins, strict=True):
-            own = slice(place, place + len(table))
-            store.extents(*self._names, out=(starts[own], lengths[own]))
-            starts[own] += origin
-            place = own.stop
+            rows = slice(place, place + len(table))
+            store.extents(*self._names, out=(starts[rows], lengths[rows]))
+            starts[rows] += origin
+            place = rows.stop
         return starts, lengths
 
     def selected_extents(self) -> tuple[Ints, Ints]:
@@ -224,7 +224,7 @@ class SequenceColumns:
     def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values by column (samples,), by the first row of each sample."""
         rows = first + self._ahead
-        values = self._at(rows, self._names)
+        values = self._values_at(rows, self._names)
         if self._sources is not None:
             values[SOURCE] = np.searchsorted(self._sources, rows, "right") - 1
         return values
@@ -238,9 +238,9 @@ class SequenceColumns:
         if self._window and self._packs is None:
             rows = first[:, None] + np.arange(*self._window)
             rows = np.maximum(rows, self._sequences.origin_of(rows[:, -1])[:, None])  # as windows that reach back do
-        return self._at(rows, self._taken) | valid
+        return self._values_at(rows, self._taken) | valid
 
-    def _at(self, rows: Ints, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    def _values_at(self, rows: Ints, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
         sequence = np.searchsorted(self._starts, rows, "right") - 1
         return {name: sequence if name == NUMBER else self._values[name][sequence] for name in names}
 

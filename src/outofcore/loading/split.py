@@ -189,14 +189,14 @@ def open_split(
         sequences, windows, columns, taken, rows.origins[edges[:-1]] if stores_of_sources else None
     )
     dtypes = {name: array.dtype for name, array in rows.fields.items()}
-    own = StoredReading(dtypes) if makes is None else reading_for(split, makes)
+    reader = StoredReading(dtypes) if makes is None else reading_for(split, makes)
     text = "" if condition is None else condition.text
     return Split(
         tuple(stores),
         split,
         part,
         rows,
-        own,
+        reader,
         windows,
         sequences,
         values,

@@ -36,14 +36,15 @@ class Transform:
         Returns the bytes per sample that it allocates for its result, and the most that it allocates at once.
         """
         samples = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
-        own = {tensor.untyped_storage().data_ptr() for batch in samples for tensor in batch.values()}
+        given = {tensor.untyped_storage().data_ptr() for batch in samples for tensor in batch.values()}
         self._form = {}
         first = self(samples[0], 2)
         with AllocatedBytes(samples[1].values()) as allocated:
             second = self(samples[1], 2)
         if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
             self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
-        result = sum(tensor.nbytes for tensor in first.values() if tensor.untyped_storage().data_ptr() not in own) // 2
+        new = [tensor for tensor in first.values() if tensor.untyped_storage().data_ptr() not in given]
+        result = sum(tensor.nbytes for tensor in new) // 2
         return result, max(allocated.bytes // 2, 2 * result)  # what is small is not seen among Python's own objects
 
     def __call__(self, batch: Batch, count: int) -> Batch:

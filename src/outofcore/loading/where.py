@@ -61,8 +61,8 @@ class Where:
         with np.errstate(all="ignore"):
             self._truth(self._tree, {name: np.empty(0, array.dtype) for name, array in arrays.items()})
             mask = np.empty(len(sequences), np.bool_)
-            for own, values in sequences.slabs(tuple(arrays)):
-                mask[own] = self._truth(self._tree, values)
+            for places, values in sequences.slabs(tuple(arrays)):
+                mask[places] = self._truth(self._tree, values)
         return mask
 
     def _truth(self, node: ast.expr, columns: Mapping[str, npt.NDArray[Any]]) -> Any:

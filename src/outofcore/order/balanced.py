@@ -165,9 +165,9 @@ class BalancedSampler(Sampler):
             low, high = self._spans[0][start:stop], self._spans[1][start:stop]
             single = np.sort(high - low + 1)[::-1][: self.balanced.entries].sum()
             blocks = [
-                len(np.unique(np.concatenate([low[at : at + self.near], high[at : at + self.near]])))
-                + int(np.maximum(high[at : at + self.near] - low[at : at + self.near] - 1, 0).sum())
-                for at in range(0, stop - start, self.near)
+                len(np.unique(np.concatenate([low[first : first + self.near], high[first : first + self.near]])))
+                + int(np.maximum(high[first : first + self.near] - low[first : first + self.near] - 1, 0).sum())
+                for first in range(0, stop - start, self.near)
             ]
             of_groups.append(min(int(single), sum(sorted(blocks)[-_BLOCKS - 1 :])))
         return PoolLimits(

@@ -75,15 +75,15 @@ class Batching:
         batches = self.batches(start, positions)
         return positions if batches and self.last == "keep" else start + batches * self.size
 
-    def own(self, start: int, stop: int) -> int:
+    def samples_of_rank(self, start: int, stop: int) -> int:
         """Number of this rank's positions from ``start`` to ``stop``."""
-        return self._own_before(stop) - self._own_before(start)
+        return self._of_rank_before(stop) - self._of_rank_before(start)
 
-    def first_own(self, start: int) -> int:
+    def first_of_rank(self, start: int) -> int:
         """The first of this rank's positions from ``start`` on; the others follow in steps of ``world``."""
         return start + (self.rank - start) % self.world
 
-    def _own_before(self, position: int) -> int:
+    def _of_rank_before(self, position: int) -> int:
         return (position - self.rank + self.world - 1) // self.world
 
 

@@ -159,7 +159,7 @@ class MixtureSampler(Sampler):
         del world
         spans = (2 * self.pool_positions * self._weights // PLACES + TOGETHER).tolist()  # draws of two pools
         pairs = list(zip(spans, self.plain, strict=True))
-        chunks = [min(own, plain.span_chunks(span)) for own, (span, plain) in zip(self._chunks, pairs, strict=True)]
+        chunks = [min(most, plain.span_chunks(span)) for most, (span, plain) in zip(self._chunks, pairs, strict=True)]
         tables = self._windows.bytes + sum(plain.table_bytes for plain in self.plain)
         return PoolLimits(
             access="pools",

@@ -34,12 +34,12 @@ class Packs:
         entries, pieces = 0, 0
         for _ in range(2):  # counts, then fills
             self.firsts, self.ends = np.empty(entries, np.int64), np.empty(entries, np.int64)
-            self._at, self._pieces = np.zeros(entries + 1, np.int64), np.empty((pieces, 2), np.int32)
-            done = _pack(starts, lengths, origins, length, self.firsts, self.ends, self._at, self._pieces)
+            self._first_pieces, self._pieces = np.zeros(entries + 1, np.int64), np.empty((pieces, 2), np.int32)
+            done = _pack(starts, lengths, origins, length, self.firsts, self.ends, self._first_pieces, self._pieces)
             entries, pieces = done[:2].tolist()
         self.samples, self.filled, self.extent, self.opening = map(int, done[2:])
-        self.bytes = self._at.nbytes + self._pieces.nbytes
-        self.runs_bytes = 16 * (int(np.diff(self._at).max(initial=0)) + 1) + length  # most of a sample
+        self.bytes = self._first_pieces.nbytes + self._pieces.nbytes
+        self.runs_bytes = 16 * (int(np.diff(self._first_pieces).max(initial=0)) + 1) + length  # most of a sample
 
     def report(self) -> str:
         """How full the windows are, how many sequences are cut, and how many rows are no targets."""
@@ -56,10 +56,10 @@ class Packs:
         a sequence once: neither padding, nor the row that a window or rest shares with the window before.
         """
         entries = np.searchsorted(self.firsts, first, "right") - 1
-        total = int((self._at[entries + 1] - self._at[entries]).sum()) + len(first)
+        total = int((self._first_pieces[entries + 1] - self._first_pieces[entries]).sum()) + len(first)
         starts, lengths = np.empty(total, np.int64), np.empty(total, np.int64)
         valid = np.ones((len(first), self.length), np.bool_)
-        _spread(first, entries, self._at, self._pieces, starts, lengths, valid)
+        _spread(first, entries, self._first_pieces, self._pieces, starts, lengths, valid)
         valid[first != self.firsts[entries], 0] = False
         return starts, lengths, valid
 

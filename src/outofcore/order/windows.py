@@ -153,11 +153,11 @@ class Windows:
         """The chunks that samples may need in any epoch, ascending."""
         marks = np.zeros(self.span // chunk_rows + 2, np.int64)
         for begin in range(0, len(self._ends), _SLAB):
-            own = slice(begin, begin + _SLAB)
+            runs = slice(begin, begin + _SLAB)
             before = self._ends[begin - 1] if begin else 0
-            last = self.first_rows(self._ends[own] - 1) + self.extent - 1
-            last = np.minimum(last + (self._room[own] if len(self._room) else self.slack), self.span - 1)
-            low = self.stored(self.first_rows(np.concatenate(([before], self._ends[own][:-1]))))
+            last = self.first_rows(self._ends[runs] - 1) + self.extent - 1
+            last = np.minimum(last + (self._room[runs] if len(self._room) else self.slack), self.span - 1)
+            low = self.stored(self.first_rows(np.concatenate(([before], self._ends[runs][:-1]))))
             np.add.at(marks, low // chunk_rows, 1)
             np.add.at(marks, last // chunk_rows + 1, -1)
         return np.flatnonzero(np.cumsum(marks))
@@ -193,13 +193,13 @@ class Windows:
         for slab in slabs:
             count = self._count(lengths[slab])
             kept = np.flatnonzero(count)
-            count, own = count[kept], slice(place, place + len(kept))
-            self._starts[own] = starts[slab][kept]
-            self._ends[own] = samples + np.cumsum(count)
+            count, windows = count[kept], slice(place, place + len(kept))
+            self._starts[windows] = starts[slab][kept]
+            self._ends[windows] = samples + np.cumsum(count)
             if self.phase:
                 room = lengths[slab][kept] - self.window.length - (count - 1) * self.window.stride
-                self._room[own] = np.minimum(room, self.window.stride - 1)
-            place, samples = own.stop, samples + int(count.sum())
+                self._room[windows] = np.minimum(room, self.window.stride - 1)
+            place, samples = windows.stop, samples + int(count.sum())
         return samples
 
 
