@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,8 @@ def file_owners(store: Store, split: str) -> dict[str, str]:
     """
     sides = _names(store, split)
     games = Counter(name for side in sides for name in side if name)
-    files, lines = _column(store, split, "player_of_file"), _column(store, split, "first_line")
+    table = store.sequences(split)
+    files, lines = table["player_of_file"].read(), table["first_line"].read()
     of_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     first_line: dict[str, str] = {}
     for file, line, black, white in zip(files, lines, *sides, strict=True):
@@ -95,9 +96,9 @@ def file_owners(store: Store, split: str) -> dict[str, str]:
 
 def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
     """Names identifying Black and White in each game."""
-    known = []
+    table, known = store.sequences(split), []
     for side in ("black", "white"):
-        texts, raw = _column(store, split, side), _column(store, split, f"{side}_bytes")
+        texts, raw = table[side].read(), table[f"{side}_bytes"].read()
         known.append([bytes_ if "\ufffd" in text else text for text, bytes_ in zip(texts, raw, strict=True)])
     return known[0], known[1]
 
@@ -135,10 +136,6 @@ def entries(games: PlayedGames, least: int, first_moves: int | None) -> dict[str
     table = np.concatenate(tables)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     return dict(zip(("group", "first", "count", "step"), np.ascontiguousarray(table.T), strict=True))
-
-
-def _column(store: Store, split: str, name: str) -> list[Any]:
-    return list(store.sequences(split)[name].read())
 
 
 class Answer(NamedTuple):

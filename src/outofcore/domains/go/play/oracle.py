@@ -147,13 +147,13 @@ def compare(where: str, events: list[Event], rows: Columns, filters: FilterSecti
         if number == len(moves):
             stops = filters.illegal == "stop"
             return None if stops else f"{where}, move {number}: sgfmill continues, the engine has stopped"
-        at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
+        point = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
         forbidden = -1
         if ko is not None and ko[0] != colour:
             forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
         same = board.board == next(expected)
         mine = (states[number][TO_PLAY], moves[number], states[number][KO])
-        theirs = ("bw".index(colour), at, forbidden)
+        theirs = ("bw".index(colour), point, forbidden)
         if not same or mine != theirs:
             return f"{where}, move {number}: {_describe(board, theirs, mine, same=same)}"
         ko = None

@@ -49,8 +49,8 @@ _PAIRS = {
     "hz": re.compile(rb"~\{(?:[!-}][!-~])*~\}", re.DOTALL),
 }
 """Codecs whose characters can contain brackets, with the bytes of such characters."""
-_VARIANTS = {"shift_jis_2004": "cp932", "shift_jisx0213": "cp932"}
-_DECLARED_ONLY = ("johab", "big5hkscs", "hz", "iso2022_kr")
+_PAIRS |= dict.fromkeys(("shift_jis_2004", "shift_jisx0213"), _PAIRS["cp932"])
+_DECLARED_ONLY = ("johab", "big5hkscs", "hz", "iso2022_kr", "shift_jis_2004", "shift_jisx0213")
 _ASCII_HIDES = (b"\x1b$", b"~{", b"\x0e")
 _NO_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf_7"))
 _PRINTABLE = bytes(range(32, 127))
@@ -146,7 +146,7 @@ def declared(game: bytes) -> str | None:
 
 def masked(game: bytes, codec: str) -> bytes:
     """The game with every byte of a character that looks like syntax replaced; lengths stay the same."""
-    return _PAIRS[_VARIANTS.get(codec, codec)].sub(_mask, game)
+    return _PAIRS[codec].sub(_mask, game)
 
 
 def _mask(character: re.Match[bytes]) -> bytes:
@@ -193,7 +193,7 @@ def candidates(game: bytes) -> list[str]:
     """Codecs under which brackets of the game may be parts of characters, the declared one first."""
     named = declared(game)
     others = [codec for codec in _PAIRS if codec not in _DECLARED_ONLY and codec != named]
-    return [*([named] if named and _VARIANTS.get(named, named) in _PAIRS else []), *others]
+    return [*([named] if named in _PAIRS else []), *others]
 
 
 def layout(game: bytes, *, closed: bool) -> Brackets:
