@@ -97,14 +97,11 @@ class ForeignArray(Array):
         left = np.ones(len(chunks), np.bool_)
         if self._plain is not None:
             left = ~self._plain.read(self._first + starts, counts, buffer, slots)
-        for place in np.flatnonzero(left).tolist():  # of a form that is not usual, missing or damaged
-            out, count, first = buffer[slots[place]], int(counts[place]), self._first + int(starts[place])
-            if self._keeps:
-                self._copy_kept(first, out[:count])
-            else:
-                self._decode(first, out[:count])
-        for place in np.flatnonzero(counts < self.chunk_rows).tolist():
-            buffer[slots[place], counts[place] :] = 0
+        read = self._copy_kept if self._keeps else self._decode
+        for number in np.flatnonzero(left).tolist():  # of a form that is not usual, missing or damaged
+            read(self._first + int(starts[number]), buffer[slots[number], : counts[number]])
+        for number in np.flatnonzero(counts < self.chunk_rows).tolist():
+            buffer[slots[number], counts[number] :] = 0
         return int(counts.sum()) * self.row_bytes
 
     def announce(self, chunks: Ints) -> None:
