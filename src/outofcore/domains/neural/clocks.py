@@ -117,10 +117,12 @@ def examine(clock: RecordedArray, count: int | None = None) -> ClockFacts:
     valid, step, ascending = 0, 0, True
     first = last = 0
     missing = -1
-    for places, times in blocks(clock, total):
-        if missing < 0:  # every entry so far has a time; the next is number ``valid``
-            gap = np.flatnonzero(places != np.arange(valid, valid + len(places)))
-            missing = valid + int(gap[0]) if len(gap) else -1
+    for start in range(0, total, BLOCK):
+        times = clock.read(start, min(start + BLOCK, total))
+        known = times != INVALID
+        if missing < 0 and not known.all():
+            missing = start + int(np.argmin(known))
+        times = times[known]
         if not len(times):
             continue
         gaps = np.diff(times)
@@ -131,8 +133,6 @@ def examine(clock: RecordedArray, count: int | None = None) -> ClockFacts:
         ascending &= bool(times[0] >= last and (gaps >= 0).all())
         first, last = min(first, int(times.min())), max(last, int(times.max()))
         valid += len(times)
-    if missing < 0 and valid < total:
-        missing = valid
     return ClockFacts(total, total - valid, first, last, step, ascending, missing)
 
 

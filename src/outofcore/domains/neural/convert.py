@@ -88,19 +88,13 @@ def _rejects(span: UnitBins, runs: Runs) -> list[Reject]:
     """One reject per unusable run; a run continued from the previous unit was reported there."""
     reported = runs.wrong
     reported[0] &= not runs.continued
-    labels = span.trials.label[runs.trial[reported]].tolist()
-    return [
-        Reject(
-            reason=REASONS[why],
-            offset=first,
-            detail=f"{_named(label)}, from bin {first} of the session on{WAYS_OUT.get(REASONS[why], '')}",
-        )
-        for first, why, label in zip(runs.start[reported].tolist(), runs.state[reported].tolist(), labels, strict=True)
-    ]
-
-
-def _named(label: int) -> str:
-    return "bins without a label" if label == UNLABELLED else f"trial {label}"
+    columns = (runs.start, runs.state, span.trials.label[runs.trial])
+    rejects = []
+    for first, why, label in zip(*(column[reported].tolist() for column in columns), strict=True):
+        trial = "bins without a label" if label == UNLABELLED else f"trial {label}"
+        detail = f"{trial}, from bin {first} of the session on{WAYS_OUT.get(REASONS[why], '')}"
+        rejects.append(Reject(reason=REASONS[why], offset=first, detail=detail))
+    return rejects
 
 
 def _counts(runs: Runs, silent: Bytes, rows: Fields) -> dict[str, int]:

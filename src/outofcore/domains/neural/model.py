@@ -262,13 +262,14 @@ class NeuralTask(Task):
         responses: list[dict[str, float | str]] = []
         neurons: list[dict[str, float | str]] = []
         for number, session in enumerate(self.sessions):
-            for place in range(number * CLASSES, (number + 1) * CLASSES):
-                count = plain["class_count"][place]
-                if count:
-                    predicted, recorded = (plain[name][place] / count for name in ("class_predicted", "class_recorded"))
-                    responses.append(
-                        {"session": session.name, "predicted": predicted, "recorded": recorded, "responses": count}
-                    )
+            classes = slice(number * CLASSES, (number + 1) * CLASSES)
+            columns = [plain[f"class_{name}"][classes].tolist() for name in ("count", "predicted", "recorded")]
+            responses += [
+                {"session": session.name, "predicted": predicted / count, "recorded": recorded / count}
+                | {"responses": count}
+                for count, predicted, recorded in zip(*columns, strict=True)
+                if count
+            ]
             first = self.first_neuron[number]
             neurons += [
                 {"session": session.name, "neuron": float(neuron), **session.unit(neuron)}

@@ -32,25 +32,20 @@ def divide(
     surveys: Mapping[str, SessionSurvey], section: SplitSection, *, grows: bool = False
 ) -> tuple[dict[str, Trials], list[str]]:
     """The trials of each session with their keys and splits, and one line for sessions with an empty split."""
-    edges = np.cumsum([0, *(len(survey.trials) for survey in surveys.values())])
-    session = np.repeat(np.arange(len(surveys)), np.diff(edges))
+    counts = [len(survey.trials) for survey in surveys.values()]
+    edges, session = np.cumsum([0, *counts]), np.repeat(np.arange(len(surveys)), counts)
     keys = np.concatenate([np.empty((0, KEY_BYTES), np.uint8), *(_keys(survey) for survey in surveys.values())])
     _join_by_picture(keys, list(surveys.values()), edges)
     distinct, group = _distinct(keys)
     split = _ranked(distinct, group, session, section)[group]
     if grows:
-        films = [
-            np.full(len(own.trials), own.pictures is not None) | (own.trials.repeat >= 0) for own in surveys.values()
-        ]
+        films = [(survey.trials.repeat >= 0) | (survey.pictures is not None) for survey in surveys.values()]
         split = np.where(np.concatenate([np.zeros(0, bool), *films]), assign(keys, section), split)
-    own = [slice(*bounds) for bounds in pairwise(edges.tolist())]
+    rows = {name: slice(*bounds) for name, bounds in zip(surveys, pairwise(edges.tolist()), strict=True)}
     trials = {
-        name: replace(survey.trials, key=keys[place], split=split[place])
-        for (name, survey), place in zip(surveys.items(), own, strict=True)
+        name: replace(survey.trials, key=keys[rows[name]], split=split[rows[name]]) for name, survey in surveys.items()
     }
-    return trials, _notes(
-        {name: (group[place], split[place]) for name, place in zip(surveys, own, strict=True)}, section
-    )
+    return trials, _notes({name: (group[chosen], split[chosen]) for name, chosen in rows.items()}, section)
 
 
 def _distinct(keys: Keys) -> tuple[Keys, Ints]:
@@ -62,14 +57,11 @@ def _distinct(keys: Keys) -> tuple[Keys, Ints]:
 def _keys(survey: SessionSurvey) -> Keys:
     """Keys (trials, 16): repeats of a named stimulus share one in all sessions."""
     keys = np.empty((len(survey.trials), KEY_BYTES), np.uint8)
-    named = survey.pictures is None
-    for number, (start, shown) in enumerate(
-        zip(survey.trials.start.tolist(), survey.trials.repeat.tolist(), strict=True)
-    ):
-        repeated = named and shown >= 0
-        content = (
-            b"repeat" + shown.to_bytes(8, "little") if repeated else survey.fingerprint + start.to_bytes(8, "little")
-        )
+    starts, films = survey.trials.start.tolist(), survey.trials.repeat.tolist()
+    for number, (start, film) in enumerate(zip(starts, films, strict=True)):
+        content = survey.fingerprint + start.to_bytes(8, "little")
+        if survey.pictures is None and film >= 0:
+            content = b"repeat" + film.to_bytes(8, "little")
         keys[number] = np.frombuffer(hashlib.blake2b(content, digest_size=KEY_BYTES).digest(), np.uint8)
     return keys
 

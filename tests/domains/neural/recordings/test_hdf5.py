@@ -110,20 +110,6 @@ def test_a_truncated_file_is_named_so(tmp_path, frames):
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_a_damaged_chunk_costs_its_own_entries(opened, tmp_path, frames):
-    path = tmp_path / "a.h5"
-    with h5py.File(path, "w") as file:
-        data = file.create_dataset("stim", data=frames, chunks=(10, 4, 6), compression="gzip")
-        place = data.id.get_chunk_info(2)
-    content = bytearray(path.read_bytes())
-    content[place.byte_offset + 5 : place.byte_offset + 25] = bytes(20)
-    path.write_bytes(content)
-    recording = opened()
-    values, fine = readable(recording.array("stim"), 0, 50)
-    assert np.flatnonzero(~fine).tolist() == list(range(20, 30))
-    assert np.array_equal(values[fine], frames[fine])
-
-
 def test_a_missing_name_is_told_with_those_that_are_there(opened, tmp_path, frames):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

@@ -83,15 +83,6 @@ def test_series_are_those_of_pynwb(path):
     recording.close()
 
 
-def test_units_are_trains(path):
-    with pynwb.NWBHDF5IO(path, "r") as io:
-        units = io.read().units
-        expected = [units["spike_times"][number].tolist() for number in range(3)]
-    recording = NwbRecording(path)
-    assert [train.read(0, train.shape[0]).tolist() for train in recording.trains("units")] == expected
-    recording.close()
-
-
 def test_trials_and_their_columns(recording):
     table = recording.array("intervals/trials").read(0, 4)
     np.testing.assert_allclose(table[:, 1] - table[:, 0], 0.15)
