@@ -8,9 +8,10 @@ from typing import Any
 
 from outofcore.domains.neural.params import COVARIATES, NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.folder import LAYOUTS
+from outofcore.domains.neural.recordings.recording import first_names
 from outofcore.domains.neural.session_survey import SessionSurvey
 from outofcore.domains.neural.sessions import FORMATS, Session
-from outofcore.domains.neural.survey import first_names, survey_sessions
+from outofcore.domains.neural.survey import MOST_LISTED, survey_sessions
 from outofcore.domains.neural.transforms import stored_as
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
@@ -46,7 +47,7 @@ def _unnamed(files: Sequence[str]) -> str:
     """Why files are no session, and the settings that read them if a program of the field wrote them."""
     known = {PurePosixPath(file).name for file in files}
     hints = [f"; as of {words}" for layout, words in LAYOUTS.items() if known.issuperset(layout)]
-    return f"no file has a known format of recordings or a name of source.names: {first_names(files)}{''.join(hints)}"
+    return f"no file has a known format of recordings or a name of source.names: {first_names(files, MOST_LISTED)}{''.join(hints)}"
 
 
 def session_schema(session: Session, survey: SessionSurvey, source: SourceSection) -> Schema:

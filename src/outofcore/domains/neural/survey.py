@@ -24,6 +24,7 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BLOCK
 from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, identify, take
+from outofcore.domains.neural.recordings.recording import first_names
 from outofcore.domains.neural.session_survey import SessionSurvey, ShownPictures, survey
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.splits import divide, listed
@@ -120,12 +121,6 @@ def _once(sessions: list[tuple[Session, SessionSurvey | Reject]]) -> list[tuple[
     return once
 
 
-def first_names(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return f"{', '.join(names[:MOST_LISTED])}{more}"
-
-
 def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> list[str]:
     """What no setting names, once for all sessions with the same arrays, and which setting may be missing."""
     sessions: dict[tuple[str, ...], list[str]] = {}
@@ -141,7 +136,7 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
                 if likely is not None and getattr(names, setting) is None and framed:
                     hints.append(f"source.names.{setting}: {likely}")
             hint = f"; perhaps {', '.join(hints)}" if hints else ""
-            notes.append(f"{listed(files)}: not read: {first_names(unread)}{hint}")
+            notes.append(f"{listed(files)}: not read: {first_names(unread, MOST_LISTED)}{hint}")
     return notes
 
 

@@ -218,11 +218,14 @@ def find_vector(recording: Recording, field: str, name: str) -> RecordedArray:
 
 def missing(recording: Recording, field: str, name: str) -> SessionError:
     """The error for a name that is not there, with the names that are."""
-    names = list(recording.names())
-    shown = ", ".join(names[:24]) + (f" and {len(names) - 24} more" if len(names) > 24 else "")
     none = "; without a stimulus, set it to null" if field == "stimulus" else ""
-    message = f"names.{field} = {name!r}: no such array; there are {shown or 'none'}{none}"
+    message = f"names.{field} = {name!r}: no such array; there are {first_names(recording.names()) or 'none'}{none}"
     return SessionError("missing_field", message)
+
+
+def first_names(names: Sequence[str], most: int = 24) -> str:
+    """The first of many names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def matching(recording: Recording, pattern: str) -> dict[tuple[str, ...], str]:
