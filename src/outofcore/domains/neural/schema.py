@@ -47,7 +47,8 @@ def _unnamed(files: Sequence[str]) -> str:
     """Why files are no session, and the settings that read them if a program of the field wrote them."""
     known = {PurePosixPath(file).name for file in files}
     hints = [f"; as of {words}" for layout, words in LAYOUTS.items() if known.issuperset(layout)]
-    return f"no file has a known format of recordings or a name of source.names: {first_names(files, MOST_LISTED)}{''.join(hints)}"
+    message = f"no file has a known format of recordings or a name of source.names: {first_names(files, MOST_LISTED)}"
+    return "".join([message, *hints])
 
 
 def session_schema(session: Session, survey: SessionSurvey, source: SourceSection) -> Schema:
