@@ -141,22 +141,27 @@ def test_a_changed_file_or_setting_is_converted_again(tmp_path: Path, capsys: py
     assert converted(capsys) == ["b"]
 
 
-def test_what_was_finished_before_a_stop_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw, folder = tmp_path / "raw", tmp_path / "stores"
-    write(raw, MONTHS)
-    whole = pipeline.convert_to_folder
+def stop_at(monkeypatch: pytest.MonkeyPatch, name: str, raw: Path, folder: Path) -> None:
+    """Stop a conversion when it comes to an entry."""
+    convert_one = pipeline.convert_to_folder
 
     def stopped(*arguments: Any, **options: Any) -> Any:
-        if arguments[2].name == "2024-03.zarr":
+        if arguments[2].name == f"{name}.zarr":
             raise KeyboardInterrupt
-        return whole(*arguments, **options)
+        return convert_one(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "convert_to_folder", stopped)
         with pytest.raises(KeyboardInterrupt):
             convert(raw, folder)
+
+
+def test_what_was_finished_before_a_stop_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "stores"
+    write(raw, MONTHS)
+    stop_at(monkeypatch, "2024-03", raw, folder)
     assert not folder.exists()
     (raw / "2024-01.pgn").unlink()  # so what 2024-02 left to it is to be converted again, but what it made alone is not
     write(raw, {"2024-02": MONTHS["2024-02"]})
@@ -164,23 +169,12 @@ def test_what_was_finished_before_a_stop_is_kept(
     convert(raw, folder)
     assert converted(capsys) == ["2024-02", "2024-03", "2024-04", "2024-05"]
     write(raw, {"2024-06": [20], "2024-07": [21, 20]})
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            pipeline, "convert_to_folder", lambda *given, **options: _stop_at("2024-07", whole, given, options)
-        )
-        with pytest.raises(KeyboardInterrupt):
-            convert(raw, folder)
+    stop_at(monkeypatch, "2024-07", raw, folder)
     capsys.readouterr()
     convert(raw, folder)
     assert converted(capsys) == ["2024-07"]
     convert(raw, tmp_path / "fresh")
     assert content(folder) == content(tmp_path / "fresh")
-
-
-def _stop_at(name: str, convert_one: Any, given: Any, options: Any) -> Any:
-    if given[2].name == f"{name}.zarr":
-        raise KeyboardInterrupt
-    return convert_one(*given, **options)
 
 
 def test_a_folder_of_stores_is_read_as_their_list(tmp_path: Path) -> None:

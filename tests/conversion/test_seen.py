@@ -29,16 +29,6 @@ def test_it_answers_as_a_set_does(portions: list[list[bytes]]) -> None:
     assert len(seen) == len(reference)
 
 
-def test_many_keys_in_many_runs() -> None:
-    rng = np.random.default_rng(0)
-    keys = rng.integers(0, 256, (50_000, 16)).astype(np.uint8)
-    seen = SeenKeys()
-    for first in range(0, len(keys), 777):
-        assert seen.add(keys[first : first + 777]).all()
-    assert not seen.add(keys[::3]).any()
-    assert not seen.add(keys).any()
-
-
 def test_many_keys_with_one_first_half() -> None:
     keys = np.zeros((20_000, 16), np.uint8)
     keys[:, 8:] = np.random.default_rng(1).permutation(20_000).astype(">u8").view(np.uint8).reshape(-1, 8)
