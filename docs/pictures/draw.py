@@ -14,7 +14,7 @@ import chess.svg
 import numpy as np
 
 import outofcore
-from outofcore.domains.chess.codes import PIECES
+from outofcore.domains.chess.codes import CODES
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.registry import get_domain
 from outofcore.order.plain import LANES, PlainSampler, Shuffle
@@ -90,7 +90,7 @@ def _position(row: Any, batch: Any) -> Iterator[str]:
     yield text(375, 310, f"board in 32 bytes, move played ({san}), result (1-0)", GREY, 'font-size="12"')
     yield arrow(630, 170, 34)
     yield text(685, 30, "batch: tensors", extra=bold)
-    for plane, letter in enumerate(PIECES):
+    for plane, letter in enumerate(CODES):
         left, top = 685 + 50 * (plane % 6), 62 + 72 * (plane // 6)
         yield text(left, top - 4, letter, GREY, 'font-size="12"')
         yield box(left, top, 44, 44, LIGHT, LINE)
