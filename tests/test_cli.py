@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -59,6 +60,19 @@ def test_info_of_token_ids_takes_the_dtype_that_its_message_asks_for(tmp_path: P
     assert field["rows"] == 3000
     assert "uint16" in field.values()
     assert "not sealed" in call("info", path, *option).output
+
+
+def test_info_of_a_recording_lists_its_arrays_by_the_names_that_settings_take(tmp_path: Path) -> None:
+    path = tmp_path / "monday.h5"
+    with h5py.File(path, "w") as file:
+        file["stim"], file["cells/robs"], file["note"] = np.zeros((40, 6, 8), np.uint8), np.zeros((40, 3)), "calm"
+    rows = json.loads(call("info", path, "--json").stdout)
+    assert {row["name"]: (row["type"], row["shape"]) for row in rows} == {
+        "stim": ("uint8", "40 x 6 x 8"),
+        "cells/robs": ("float64", "40 x 3"),
+        "note": ("text", "one"),
+    }
+    assert line_with(call("info", path).stdout, "cells/robs") == ["cells/robs", "float64", "40", "x", "3"]
 
 
 def test_info_states_the_bytes_of_each_field(store: Path) -> None:

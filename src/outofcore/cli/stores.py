@@ -11,7 +11,8 @@ import typer
 from outofcore.cli.output import EXIT_WRONG, AsJson, console, print_json
 from outofcore.display.console import large_imports, one_line_errors, visible
 from outofcore.display.table import print_table
-from outofcore.errors import BudgetError, ParamsError
+from outofcore.domains.registry import contents_of
+from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.inspect import terminal
 from outofcore.store.opening import open_data, open_stores, stores_in
 from outofcore.store.reader import open_store
@@ -20,24 +21,34 @@ from outofcore.store.unsealed import Unsealed
 
 
 def info(
-    store: Annotated[Path, typer.Argument(help="A store, a folder of them, any other Zarr, or a file of token ids.")],
+    store: Annotated[
+        Path, typer.Argument(help="A store, a folder of them, any other Zarr, a file of token ids or a recording.")
+    ],
     *,
     dtype: Annotated[str | None, typer.Option(help="Of token ids, such as uint16, if the file states none.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Summarise a store: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
 
-    Of a Zarr or a file of token ids that outofcore did not write: its fields, and what loader() says of them.
+    Of a Zarr or a file of token ids that outofcore did not write: its fields, and what loader() says of them. Of a
+    recording (.nwb, .h5, .mat, .npz): its arrays, by the names that source.names takes.
 
     \b
     Examples:
       outofcore info data/stores/chess.zarr
       outofcore info data/stores/chess.zarr --json | jq .rows
+      outofcore info rec.nwb
     """
     with one_line_errors(resumes=False):
         from outofcore.inspect.store import card_of, unsealed_table
 
-        opened = open_data(store) if dtype is None else open_tokens(store, dtype)
+        try:
+            opened = open_data(store) if dtype is None else open_tokens(store, dtype)
+        except StoreError:
+            if (table := contents_of(store)) is None:
+                raise
+            print_json(table.records) if as_json else print_table(console(), table)
+            return
         if not isinstance(opened, Unsealed):
             card = card_of(opened)
             print_json(asdict(card)) if as_json else terminal.print_card(console(), card)

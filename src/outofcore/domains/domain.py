@@ -217,6 +217,11 @@ class Domain:
         del section, outlook
         return ()
 
+    def contents(self, path: Path) -> DisplayTable | None:
+        """What ``outofcore info`` shows of a raw file, such as its arrays; None if this domain lists no such file."""
+        del path
+        return None
+
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
         """Write the small sample input of this domain into an empty folder."""
         self._module("sample").write_sample(folder, generator)

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.raw.files import Search, search
@@ -55,6 +56,12 @@ def get_domain(name: str) -> Domain:
             "correct or uninstall the package"
         )
     return domain
+
+
+def contents_of(path: Path) -> DisplayTable | None:
+    """What a raw file holds, by the first domain that lists such files; None if no domain does."""
+    tables = (get_domain(name).contents(path) for name in DOMAINS if path.is_file())
+    return next((table for table in tables if table is not None), None)
 
 
 def search_raw(domain: Domain, section: Any) -> Search:

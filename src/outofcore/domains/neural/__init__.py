@@ -10,6 +10,8 @@ from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.versions import VERSIONS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from outofcore.display.table import DisplayTable
     from outofcore.domains.planning import Outlook
 
@@ -34,6 +36,12 @@ class Neural(Domain):
         from outofcore.domains.neural.sessions import NAMES
 
         return NAMES
+
+    def contents(self, path: Path) -> DisplayTable | None:
+        """The arrays of a file that is a session, by the names that settings take."""
+        from outofcore.domains.neural.sessions import arrays_table
+
+        return arrays_table(path)
 
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Ways to keep the frames, and which of them fit this machine."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -11,6 +12,7 @@ from inspect import getmembers, isclass
 from pathlib import Path, PurePosixPath
 from pkgutil import iter_modules
 
+from outofcore.display.table import DisplayTable, columns
 from outofcore.domains.neural import recordings
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError
@@ -81,6 +83,22 @@ def open_recording(session: Session) -> Recording:
             "no_recording", f"{session.file}: no recording of a known format, and no file that source.names means"
         )
     return FORMATS[session.kind].open(session.root, session.members)
+
+
+def arrays_table(path: Path) -> DisplayTable | None:
+    """The arrays of a file by their names in ``source.names``; None if it is no session. Raises SessionError."""
+    kind = next((kind for suffix, kind in SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
+    if kind is None:
+        return None
+    recording = FORMATS[kind].open(path, ())
+    rows = []
+    for name in recording.names():
+        with suppress(SessionError):  # neither numbers nor words
+            array = recording.array(name)
+            dtype = "text" if array.dtype.kind in "OUS" else str(array.dtype)
+            rows.append((name, dtype, " x ".join(map(str, array.shape)) or "one"))
+    notes = ("for source.names, which also take a group, such as intervals/trials or units",)
+    return DisplayTable(columns("text", "name", "type", "shape"), rows, notes=notes)
 
 
 def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[str, Path, str]:
