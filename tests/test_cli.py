@@ -260,7 +260,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def test_a_mistake_shows_no_traceback(started: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     process = started("info", tmp_path)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
     assert err.startswith(f"error: {tmp_path}: is not a sealed store")
     assert err.count("\n") == 1
@@ -285,7 +285,7 @@ def test_ctrl_c_is_one_line(started: Callable[..., subprocess.Popen[str]], store
     while not reads(process, shard):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert process.returncode == 130
     assert err == "stopped\n"
     assert "Traceback" not in out + err
@@ -302,7 +302,7 @@ STOPS = {
 @pytest.mark.parametrize("moment", STOPS)
 def test_ctrl_c_before_a_command_works_is_one_line(moment: str) -> None:
     command = [sys.executable, "-c", STOP + STOPS[moment], "--version"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
 
 

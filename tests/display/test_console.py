@@ -39,7 +39,7 @@ def test_a_defect_is_not_hidden() -> None:
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_it_in_one_line(name: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", BODY.format(signal=name)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", BODY.format(signal=name)], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 130
     assert ended.stderr == "stopped; finished work is kept, run the same command to resume\n"
@@ -60,7 +60,7 @@ with stopped_at_once():
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_it_where_an_exception_would_be_lost(name: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", LOST.format(signal=name)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", LOST.format(signal=name)], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
 

@@ -148,7 +148,6 @@ def write(out: Path) -> None:
     outofcore.write_store(out / "s.zarr", data_of(20))
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("run", "scratch"), [(convert, False), (convert, True), (write, False)])
 @pytest.mark.parametrize(
     "make",
@@ -177,7 +176,6 @@ def test_what_others_have_where_we_would_work_is_refused_and_left_alone(
     assert not (tmp_path / "s.zarr").exists()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [a_folder, an_empty_folder, a_file, a_link, a_fifo])
 def test_what_others_have_where_rejects_are_listed_is_left_alone(tmp_path: Path, make: Callable[[Path], None]) -> None:
     convert(tmp_path)

@@ -212,7 +212,7 @@ with one_line_errors():
 
 
 def test_ctrl_c_ends_a_compilation_in_another_thread() -> None:
-    ended = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, check=False)
     assert ended.returncode == 130
     assert ended.stderr == "stopped; finished work is kept, run the same command to resume\n"
 

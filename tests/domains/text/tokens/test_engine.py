@@ -208,7 +208,6 @@ def test_an_engine_that_differs_is_not_used(tokenizer: Tokenizer, monkeypatch: p
         open_engine.cache_clear()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("added", [["x" * 100_000], [f"<{number}>" for number in range(20_000)]], ids=["long", "many"])
 def test_added_tokens_beyond_what_can_be_compared_are_done_by_tokenizers(tokenizer: Tokenizer, added: list[str]):
     """Every beginning of a token is a probe: 5 GB of a token of 100 kB."""
