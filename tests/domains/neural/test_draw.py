@@ -14,6 +14,8 @@ def test_a_bin_is_drawn():
     frame[:2, :3] = 255
     rows = {"stim": frame[None], "robs": np.array([[2.0, 0, 1.5]]), "dfs": np.array([[1, 0, 1]])}
     assert DOMAIN.draw(rows) == "@@@   \n      \nresponses: 2 - 1.5"
+    signed = {**rows, "stim": torch.tensor(frame[None] - 100.0).bfloat16().view(torch.uint16).numpy()}
+    assert DOMAIN.draw(signed, {"params": {"source": {"stimulus_dtype": "bfloat16"}}}) == DOMAIN.draw(rows)
     blank = {"stim": np.zeros((1, 1, 1), np.float32), "robs": np.ones((1, 30)), "dfs": np.ones((1, 30))}
     assert DOMAIN.draw(blank).endswith("and 18 more")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from outofcore.domains.neural.transforms import bfloat16_values
 from outofcore.ndarrays import Doubles
 from outofcore.store.schema import Columns
 
@@ -17,8 +18,11 @@ MOST_NEURONS = 12
 
 def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first of the given bins."""
-    del attributes
-    lines = _frame(rows["stim"][0].astype(np.float64)) if "stim" in rows else []
+    kept = (attributes or {}).get("params", {}).get("source", {}).get("stimulus_dtype")
+    frames = rows.get("stim")
+    if frames is not None and kept == "bfloat16":
+        frames = bfloat16_values(frames)
+    lines = _frame(frames[0].astype(np.float64)) if frames is not None else []
     responses = [f"{value:g}" if counts else "-" for value, counts in zip(rows["robs"][0], rows["dfs"][0], strict=True)]
     more = f" and {len(responses) - MOST_NEURONS} more" if len(responses) > MOST_NEURONS else ""
     return "\n".join([*lines, f"responses: {' '.join(responses[:MOST_NEURONS])}{more}"])
