@@ -28,7 +28,7 @@ class Host:
     address: str
 
     def prefix(self) -> list[str]:
-        """What stands before a command that this host is to run."""
+        """What goes before a command that this host is to run."""
         return ["ip", "netns", "exec", self.name] if self.name else []
 
     def cut(self) -> None:

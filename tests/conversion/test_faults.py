@@ -61,7 +61,7 @@ def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path) -> No
 
 def test_work_in_progress_on_another_filesystem(raw: Path, tmp_path: Path, elsewhere: Path) -> None:
     expected = convert(raw, tmp_path / "whole")
-    for _ in range(2):  # also over a store that stands
+    for _ in range(2):  # also over a store that is there
         found = convert(raw, tmp_path / "out", scratch=elsewhere, checkpoint_seconds=0)
         assert found.seal.digest == expected.seal.digest
         assert verify(tmp_path / "out" / "lines.zarr").problems == ()

@@ -1,4 +1,4 @@
-"""Every command in the documents that stands in a ``console`` block, in order, in a copy of the project.
+"""Every command in the documents that is in a ``console`` block, in order, in a copy of the project.
 
 A page is gone through from top to bottom, a section of ``getting-started.md`` at a time; a command that fails, fails
 the test; ``pytest -m long`` does it, as the tests of the pipeline run the same stages. The home folder holds what a

@@ -1,6 +1,6 @@
 """Conversions and trainings that are killed at random moments: ``python -m tests.pipeline.kill_runs 200``.
 
-Prints what stood after the kills, what the next run used again, and whether it ended with the same bytes.
+Prints what was left after the kills, what the next run used again, and whether it ended with the same bytes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Kill:
     ----------
     number
         The signal; None where the conversion was done before it came.
-    stood
-        What stood at the store's place afterwards: ``none``, ``old`` or ``new``.
+    left
+        What was at the store's place afterwards: ``none``, ``old`` or ``new``.
     units, resumed
         Units in all, and those that the next run did not convert again.
     whole, reused
@@ -48,7 +48,7 @@ class Kill:
     """
 
     number: signal.Signals | None
-    stood: str
+    left: str
     units: int
     resumed: int
     whole: int
@@ -79,7 +79,7 @@ class Killer:
     units: int = 0
 
     def __post_init__(self) -> None:
-        """Convert without a kill: a part of the input for the store that stands before, and all for what to expect."""
+        """Convert without a kill: a part of the input for the store before, and all for what to expect."""
         place = self.place
         place.set("match", "0/**/*")
         place.run("convert")
@@ -94,14 +94,14 @@ class Killer:
         self.digests["new"] = place.standing()
 
     def kill(self, number: signal.Signals, *, over: bool, late: bool) -> Kill:
-        """Kill a conversion, look at what stands, run it again, and compare.
+        """Kill a conversion, look at what is there, run it again, and compare.
 
         Parameters
         ----------
         number
             The signal, sent to the process group, as Ctrl-C is.
         over
-            Whether a sealed store stands at its place before.
+            Whether a sealed store is at its place before.
         late
             Whether the moment lies in the last part, in which metadata and seal are written.
         """
@@ -129,7 +129,7 @@ class Killer:
             progress = (f"{place.domain}: converting ", f"convert {place.domain}: ", "left out of raw: ")
             lines = [line for line in told.splitlines() if not line.startswith(progress)]
             assert len(lines) == (number is not signal.SIGKILL), told
-        stood = self._stood(over=over)
+        left = self._left(over=over)
         whole = shards(place.work)
         (place.folder / "metrics" / place.domain / "convert_run.json").unlink(missing_ok=True)
         self._to_the_end()
@@ -138,7 +138,7 @@ class Killer:
         assert sorted(path.name for path in place.store.parent.iterdir()) == [place.store.name]
         return Kill(
             None if done else number,
-            stood,
+            left,
             self.units,
             place.run_figures("convert")["resumed_units"],
             len(whole),
@@ -159,7 +159,7 @@ class Killer:
     def _sealing(self) -> bool:
         return (self.place.work / "store" / "zarr.json").exists()
 
-    def _stood(self, *, over: bool) -> str:
+    def _left(self, *, over: bool) -> str:
         place = self.place
         found = place.standing()
         if not found:
@@ -257,7 +257,7 @@ def main() -> None:
                 sys.stdout.write(f"{domain} {turn}: {kill}\n")
                 sys.stdout.flush()
     for domain, kills in found.items():
-        outcomes = Counter((kill.stood, "resumed" if kill.resumed else "begun anew") for kill in kills)
+        outcomes = Counter((kill.left, "resumed" if kill.resumed else "begun anew") for kill in kills)
         sys.stdout.write(f"{domain}: {dict(outcomes)}\n")
 
 

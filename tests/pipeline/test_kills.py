@@ -28,7 +28,7 @@ def test_a_conversion_killed_at_any_moment_goes_on_to_the_same_bytes(domain: str
         (signal.SIGKILL, False, True),
     ):
         kill = killer.kill(number, over=over, late=late)
-        assert kill.stood == "new" or kill.stood == ("old" if over else "none")
+        assert kill.left == "new" or kill.left == ("old" if over else "none")
         assert kill.reused or not kill.resumed
 
 

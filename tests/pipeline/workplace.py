@@ -35,7 +35,7 @@ class Workplace:
 
     @property
     def store(self) -> Path:
-        """Where the store will stand."""
+        """Where the store will be."""
         return self.folder / "data" / "stores" / f"{self.domain}.zarr"
 
     @property
@@ -113,7 +113,7 @@ class Workplace:
         return found
 
     def standing(self) -> str:
-        """Digest of the store that stands, after every byte of it was checked; "" where none does."""
+        """Digest of the store that is there, after every byte of it was checked; "" where none does."""
         if not self.store.exists():
             return ""
         verdict = verify(self.store)

@@ -1,6 +1,6 @@
 """Mutated inputs of every kind, in processes of their own: ``python -m tests.property.fuzz_runs 20000``.
 
-A process that ends without a result (a crash of a library) or stands still is told with the seed that it worked on, and
+A process that ends without a result (a crash of a library) or hangs is told with the seed that it worked on, and
 the next one goes on behind it.
 """
 
@@ -34,7 +34,7 @@ def feed(kind: str, first: int, count: int) -> dict[str, Any]:
             message = f"{kind}: a process ended before its first file; see 'python -m tests.property.hostile'"
             raise RuntimeError(message)
         if found is None:
-            wrong.append({"seed": last, "what": "the process has ended, or stood still"})
+            wrong.append({"seed": last, "what": "the process has ended, or hangs"})
             outcomes["process lost"] += 1
             fed += last - seed + 1
             seed = last + 1

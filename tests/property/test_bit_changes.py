@@ -1,4 +1,4 @@
-"""No bit of a store can change without being noticed, by ``verify`` and by whoever reads it."""
+"""No bit of a store can change without being noticed, by ``verify`` and by any reader."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Element:
 
 @dataclass
 class Page(HTMLParser):
-    """All elements in order, each with the tags that it stands in and the text below it."""
+    """All elements in order, each with the tags that it is in and the text below it."""
 
     source: str
     elements: list[Element] = field(default_factory=list)

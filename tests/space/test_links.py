@@ -1,4 +1,4 @@
-"""What DVC's commit costs: our forecast beside what the real DVC does on real filesystems."""
+"""What DVC's commit costs: our forecast against what the real DVC does on real filesystems."""
 
 from __future__ import annotations
 

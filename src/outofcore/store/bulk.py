@@ -210,8 +210,8 @@ def _decode_plain(
         skip, offset, size = jobs[number, 4], jobs[number, 5], jobs[number, 6]
         if not 0 <= offset <= offset + size <= room[1] or not 0 <= skip <= skip + size <= whole:
             continue
-        beside = whole if size != whole else 0  # decoded bytes at the end of the scratch memory
-        if length < 0 or (length if path else 0) + beside > len(scratch):
+        at_end = whole if size != whole else 0  # decoded bytes at the end of the scratch memory
+        if length < 0 or (length if path else 0) + at_end > len(scratch):
             continue
         target = room[0] + offset
         encoded = place

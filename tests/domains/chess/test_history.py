@@ -1,4 +1,4 @@
-"""AlphaZero's 119 planes, beside those that python-chess gives for replayed games."""
+"""AlphaZero's 119 planes, compared with those that python-chess gives for replayed games."""
 
 from __future__ import annotations
 

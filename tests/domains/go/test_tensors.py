@@ -1,4 +1,4 @@
-"""Planes and moves on read, beside slow plain loops."""
+"""Planes and moves on read, compared with slow plain loops."""
 
 from __future__ import annotations
 

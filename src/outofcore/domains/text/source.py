@@ -31,7 +31,7 @@ FEW = 4096
 """As many documents are not few, however small a share is: the input is not read further to know its splits."""
 
 MOST_REPEATED = 0.1
-"""Share of the lines held out that may stand in train without a note: licences and headings do."""
+"""Share of the lines held out that may be in train without a note: licences and headings do."""
 
 DOCUMENT_BYTES = BLOCK_BYTES >> 14
 """Least bytes that a document counts for when units are joined: what is said of it takes memory as well."""

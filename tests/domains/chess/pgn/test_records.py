@@ -88,7 +88,7 @@ def test_a_puzzle_is_a_game_whose_solver_has_its_rating(tmp_path: Path) -> None:
     assert np.stack([games["white_elo"].read(), games["black_elo"].read()], axis=1).tolist() == expected_elo
     for name, column in (("puzzle_id", 0), ("themes", 7), ("popularity", 5)):
         assert games[name].read().tolist() == [row[column] for row in rows]
-    # Only the moves of the solution: whoever solves it has a rating.
+    # Only the moves of the solution: its solver has the rating.
     solved = outofcore.convert(
         "chess",
         tmp_path / "my_puzzle.csv",

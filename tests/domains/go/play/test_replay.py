@@ -1,4 +1,4 @@
-"""Games as rows, beside sgfmill's board played by the plain words of the rules."""
+"""Games as rows, compared with sgfmill's board played by the plain words of the rules."""
 
 from __future__ import annotations
 

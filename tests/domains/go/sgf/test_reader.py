@@ -1,4 +1,4 @@
-"""Main lines of games, beside sgfmill's."""
+"""Main lines of games, compared with sgfmill's."""
 
 from __future__ import annotations
 

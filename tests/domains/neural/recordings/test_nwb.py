@@ -1,4 +1,4 @@
-"""Against pynwb, which writes the files and reads them beside."""
+"""Against pynwb, which writes the files and reads them too."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ MOST_OVERLAPS = 4096
 MOST_ADDED, MOST_CHARACTERS = 1 << 14, 128
 CHECKED_BYTES, UNSURE = 32 << 10, 64
 """Of a longer document the beginning is compared, but for its last ids, which depend on what follows."""
-# Contexts of a character: beside letters, digits, quotes, and marks of lower and higher combining classes.
+# Contexts of a character: next to letters, digits, quotes, and marks of lower and higher combining classes.
 CONTEXTS = "a{0}b {0}{0}1{0}2 e\u0323{0}\u0301 'S{0}'re a\u059a{0}\u0316b"
 _UNKNOWN, _ALIKE, _DIFFERENT = range(3)
 _PLANES = 0x30000  # code points of the planes that have letters
