@@ -23,7 +23,9 @@ def drawing() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["epoch", "position", pytest.param("filters", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["epoch", *(pytest.param(name, marks=pytest.mark.long) for name in ("position", "filters"))]
+)
 def test_a_picture_is_what_its_script_draws(name: str, drawing: ModuleType, tmp_path: Path) -> None:
     drawn = drawing.PICTURES[name](tmp_path)
     assert drawn == (FOLDER / f"{name}.svg").read_text(encoding="utf-8"), "run 'python docs/pictures/draw.py'"
