@@ -11,6 +11,8 @@ import inspect
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,7 +35,7 @@ PROGRAMS = {
     section.partition("\n")[0]: re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     for section in PAGE.split("\n## ")[1:]
 }
-RANKS = "Plain torch on several ranks"
+RANKS, FSDP = "Plain torch on several ranks", "FSDP2"
 RESUMED = {
     "Plain torch": "torch",
     "Lightning": "lightning",
@@ -44,7 +46,7 @@ RESUMED = {
 """Programs that save their position every ten batches, and what they need."""
 EVERY = 10
 MAP_STYLE = "Hugging Face Trainer over a dataset"
-DISTRIBUTED = {RANKS: "torch", "accelerate": "accelerate", "Hugging Face Trainer": "transformers"}
+DISTRIBUTED = {RANKS: "torch", FSDP: "torch", "accelerate": "accelerate", "Hugging Face Trainer": "transformers"}
 CHESS, TEXT = ("chess", 256), ("text", 16)
 """Store and size of batches."""
 
@@ -57,7 +59,7 @@ class Run:
 
     code: int
     output: str
-    given: list[dict[tuple[str, int], Batches]]
+    given: list[dict[tuple[str, int], Batches]]  # in order of ranks
 
     def epochs(self, split: str = "train") -> dict[int, Batches]:
         """Batches by epoch, of all processes, one after the other."""
@@ -94,7 +96,7 @@ def start(project: Path, tmp_path: Path) -> Start:
             command, cwd=tmp_path, env={**os.environ, **settings}, capture_output=True, text=True, check=False
         )
         given = []
-        for path in notes.glob("*.jsonl"):
+        for path in sorted(notes.glob("*.jsonl")):
             given.append(dict[tuple[str, int], Batches]())
             for split, epoch, samples in map(json.loads, path.read_text().splitlines()):
                 given[-1].setdefault((split, epoch), []).append(samples)
@@ -117,7 +119,7 @@ def test_a_killed_program_resumes_at_its_last_checkpoint(project: Path, start: S
     whole = [batch for epoch in epochs for batch in epoch]
     stop_after = len(whole) * 3 // 4
     killed = start(name, stop_after=stop_after)
-    assert killed.code == 9, killed.output
+    assert killed.code == -signal.SIGKILL, killed.output
     assert [batch for epoch in killed.epochs().values() for batch in epoch] == whole[:stop_after]
     resumed = start(name)
     assert resumed.code == 0, resumed.output
@@ -126,7 +128,25 @@ def test_a_killed_program_resumes_at_its_last_checkpoint(project: Path, start: S
     assert 0 <= len(rest) - (len(whole) - stop_after) < 2 * EVERY
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("name", [RANKS, FSDP])
+def test_killed_ranks_resume_at_their_last_checkpoint(project: Path, start: Start, tmp_path: Path, name: str) -> None:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    stop_after = sum(map(len, expected(project, name, 2))) * 3 // 4
+    killed = start(name, *launcher, stop_after=stop_after)
+    assert "SIGKILL" in killed.output
+    resumed = start(name, *launcher)
+    assert resumed.code == 0, resumed.output
+    (tmp_path / "checkpoint.pt").unlink(missing_ok=True)
+    shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+    undisturbed = start(name, *launcher)
+    check_each_once(project, name, 2, undisturbed)
+    for before, after, uncut in zip(killed.given, resumed.given, undisturbed.given, strict=True):
+        whole, first, rest = (of_training(given) for given in (uncut, before, after))
+        assert first == whole[: len(first)]
+        assert rest == whole[-len(rest) :]
+        assert 0 <= len(rest) - (len(whole) - len(first)) < 2 * EVERY
+
+
 @pytest.mark.parametrize("name", DISTRIBUTED)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_of_torchrun_read_each_sample_once(project: Path, start: Start, name: str, ranks: int) -> None:
@@ -162,6 +182,11 @@ def test_ranks_of_lightning_read_each_sample_once(
     ended = start("Lightning")
     assert ended.code == 0, ended.output
     check_each_once(project, "Lightning", ranks, ended)
+
+
+def of_training(given: dict[tuple[str, int], Batches]) -> Batches:
+    """Batches of a rank, epoch after epoch."""
+    return [batch for epoch in range(2) for batch in given.get(("train", epoch), ())]
 
 
 def check_each_once(project: Path, name: str, ranks: int, ended: Run) -> None:

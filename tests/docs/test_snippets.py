@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,8 @@ def reader(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     for path in samples.glob("text/*"):
         (tmp_path / "corpus" / path.name).symlink_to(path)
     write_recording(tmp_path / "recordings")
+    with warnings.catch_warnings(action="ignore"):  # pynwb warns of its own ways
+        write_nwb(tmp_path / "rec.nwb")
     (tmp_path / "data").symlink_to(project / "data")
     for number, name in enumerate(("jan", "feb", "mar", "twic")):
         outofcore.write_store(tmp_path / f"{name}.zarr", {"number": np.arange(5000) + number})
@@ -60,6 +64,24 @@ def write_recording(folder: Path) -> None:
     draw = np.random.default_rng(3)
     stim, trial = draw.integers(0, 256, (1200, 6, 8), np.uint8), np.arange(1200) // 40
     np.savez(folder / "monday.npz", stim=stim, robs=draw.poisson(1.0, (1200, 3)).astype(np.float32), trial=trial)
+
+
+def write_nwb(path: Path) -> None:
+    """A film of 20 s, the spikes of three neurons, and a trial per second."""
+    import pynwb  # takes seconds
+
+    draw = np.random.default_rng(5)
+    film = draw.integers(0, 256, (1200, 8, 6), np.uint8)
+    session = pynwb.NWBFile("session", "a", datetime(2020, 1, 1, tzinfo=UTC))
+    session.add_stimulus(
+        pynwb.image.ImageSeries("movie", data=film, unit="n.a.", rate=60.0, starting_time=0.0, format="raw")
+    )
+    for _ in range(3):
+        session.add_unit(spike_times=np.sort(draw.uniform(0, 20, 400)))
+    for second in range(20):
+        session.add_trial(start_time=float(second), stop_time=second + 1.0)
+    with pynwb.NWBHDF5IO(path, "w") as file:
+        file.write(session)
 
 
 def link_stores(project: Path, reader: Path, programs: str) -> None:

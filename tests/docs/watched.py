@@ -1,7 +1,7 @@
 """Runs a program and notes each batch that a loader gives it: ``PROGRAM NOTES STOP_AFTER``.
 
-A line has the split, the epoch, and a digest of each sample. The process dies, as a killed one does, when it asks for
-another batch of the split ``train`` after STOP_AFTER of them.
+A line has the split, the epoch, and a digest of each sample; the rank begins the name of the file. The process kills
+itself (SIGKILL) when it asks for another batch of the split ``train`` after STOP_AFTER of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +35,11 @@ def watch(notes: Path, stop_after: int) -> None:
     def noted(self: Loader) -> Iterator[Batch]:
         nonlocal given
         split = self.readers[0].split.name
-        with (notes / f"{os.getpid()}.jsonl").open("a") as file:
+        with (notes / f"{os.environ.get('RANK', 0)}-{os.getpid()}.jsonl").open("a") as file:
             for batch in iterate(self):
                 if split == "train":
                     if given == stop_after:
-                        os._exit(9)
+                        os.kill(os.getpid(), signal.SIGKILL)
                     given += 1
                 file.write(json.dumps([split, self.epoch, digests(batch)]) + "\n")
                 file.flush()
