@@ -218,13 +218,16 @@ def test_a_bucket_that_is_not_there_is_said_at_once(endpoint: str) -> None:
 def test_requests_that_do_not_depend_on_each_other_wait_together(
     troubled: tuple[Path, str, Troubles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening takes two rounds, and the sample that the loader reads, of any number of fields, three more."""
+    """Opening takes two rounds, the sample that the loader reads three, and a pool of any number of shards two."""
     _, url, troubles = troubled
     troubles.delay = 0.8
     monkeypatch.setattr("outofcore.store.remote._requests", lambda _: ThreadPoolExecutor(100))
     began = time.perf_counter()
-    loader(url, "train", 100, memory="64MiB").close()
-    assert time.perf_counter() - began < 8 * troubles.delay
+    with loader(url, "train", 100, memory="64MiB") as batches:
+        opened = time.perf_counter()
+        assert opened - began < 8 * troubles.delay
+        next(iter(batches))
+        assert time.perf_counter() - opened < 10 * troubles.delay
     assert troubles.seen["GET"] > 20
 
 

@@ -154,6 +154,8 @@ class SealedArray(Array):
         return {offset: first + place for place, offset in enumerate(offsets) if offset}
 
     def announce(self, chunks: Ints) -> None:
+        if not isinstance(self.root, Path):  # whose indexes are fetched together, with the chunks
+            return
         shards, inside = np.divmod(chunks, self.shard_chunks)
         for shard in np.unique(shards).tolist():
             stored = self.manifest(shard)[inside[shards == shard]]
