@@ -15,7 +15,9 @@ from tests.pipeline.conftest import ROOT
 
 FOUND = {
     "chess": "assert figures['top1'] > 3 * figures['top1_most_frequent'], figures",
+    "eeg": "assert shown['accuracy'] > shown['chance'] + 0.3 and shown['strongest, Hz'] in (9, 10, 11), shown",
     "recordings": "assert min(shown) > 0.9, shown  # how alike the patches and what was found are",
+    "weather": "assert shown['linear'] < shown['persistence'] / 2 and len(seen.unique()) == len(seen), shown",
 }
 
 

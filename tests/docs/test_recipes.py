@@ -1,4 +1,4 @@
-"""The programs of the page on frameworks, as it shows them: run, killed, resumed, on several ranks.
+"""The programs of the page on frameworks, as it shows them: run, killed, resumed, on several ranks; and that on EEG.
 
 Those of a framework that is not installed are skipped; ``make recipes`` installs all and runs these tests.
 """
@@ -222,6 +222,40 @@ def test_arrays_of_jax(project: Path, start: Start) -> None:
     ended = start("NumPy and JAX", number=1)
     assert ended.code == 0, ended.output
     assert ended.epochs()[0] == [batch for batch in expected(project, "JAX", 1)[0] if len(batch) == 256]
+
+
+EEG = """\
+import mne
+import numpy as np
+
+for subject in range(4):
+    noise = np.random.default_rng(subject).normal(0, 1e-5, (3, 256 * 40))
+    raw = mne.io.RawArray(noise, mne.create_info(["Fz", "Cz", "Pz"], 256.0, "eeg"))
+    raw.set_annotations(mne.Annotations(range(1, 39, 5), 4.0, ["eyes open", "eyes closed"] * 4))
+    raw.save(f"eeg/sub-0{subject + 1}.fif")
+"""
+EEG_CHECKED = """
+import outofcore
+store = outofcore.open_store("eeg.zarr")
+subjects = {split: {*store.sequences(split).read()["group"]} for split in ("train", "val", "test")}
+assert subjects == {"train": {"sub-03", "sub-04"}, "val": {"sub-02"}, "test": {"sub-01"}}
+batches = [*loader("eeg.zarr", "train", 64, window=window)]
+assert sum(len(batch["eeg"]) for batch in batches) == 2 * 8 * 7
+for batch in batches:
+    assert (batch["epoch"] == batch["epoch"][:, :1]).all()
+    assert (batch["event"] == batch["epoch"] % 2).all()
+    assert 1 < batch["eeg"].std() < 10  # microvolts of noise of 10, less what the filter takes
+"""
+
+
+def test_epochs_of_mne_become_a_store(tmp_path: Path) -> None:
+    needs("mne")
+    (tmp_path / "eeg").mkdir()
+    page = (ROOT / "docs/eeg.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for code in (EEG, program + EEG_CHECKED):
+        ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
 
 
 def test_every_program_of_the_page_is_run() -> None:
