@@ -182,10 +182,8 @@ class SequenceColumns:
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
         self._arrays = {name: None if name == NUMBER else sequences[name] for name in (*names, *taken)}
         for name, array in self._arrays.items():
-            if array is not None and array.dtype == "O":
-                raise ParamsError(
-                    f"columns: {sequences.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
-                )
+            if array is not None:
+                refuse_text(f"{sequences.path}/{name}", array.dtype)
         self._starts = np.empty(0, np.int64)
         self._values: dict[str, npt.NDArray[Any]] = {}
 
@@ -243,6 +241,12 @@ class SequenceColumns:
     def _values_at(self, rows: Ints, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
         sequence = np.searchsorted(self._starts, rows, "right") - 1
         return {name: sequence if name == NUMBER else self._values[name][sequence] for name in names}
+
+
+def refuse_text(column: str, dtype: npt.DTypeLike) -> None:
+    """Raise ParamsError if the values of a column are text."""
+    if np.dtype(dtype).hasobject:
+        raise ParamsError(f"columns: {column} holds text, which no tensor can; use {NUMBER!r} to look it up")
 
 
 def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) -> dict[str, torch.Tensor]:

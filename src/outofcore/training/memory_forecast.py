@@ -28,12 +28,12 @@ from outofcore.loading.memory import (
     loose_bytes,
     table_bytes,
 )
-from outofcore.loading.sequences import indexable
+from outofcore.loading.sequences import indexable, refuse_text
 from outofcore.order.plain import PlainSampler, Shuffle
 from outofcore.order.windows import Window, Windows
 from outofcore.settings.machine import Machine
 from outofcore.settings.sizes import format_bytes
-from outofcore.store.schema import Schema
+from outofcore.store.schema import Field, Schema, dtype_of
 from outofcore.training.loaders import LOADERS
 from outofcore.training.prediction import ModelMemory, model_memory
 
@@ -236,7 +236,7 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, SampleBytes
     window = _window(reading)
     length = (window.length,) if window and window.length > 1 else ()
     given = [field for field in schema.rows if field.name in reading.fields]
-    given += [field for field in schema.sequences if field.name in _columns(reading)]
+    given += _columns(schema, _of_reading(reading))
     rows = {field.name: np.full((1, *length, *field.shape), field.fill, field.dtype) for field in given}
     batch = reading(rows, np.zeros(1, np.uint64))
     return batch, SampleBytes(
@@ -263,7 +263,7 @@ def loader_needs(
     The columns ``taken`` of so many ``sequences`` come with the samples.
     """
     layout, window = section.store.layout(), _window(reading)
-    held = _values_bytes(schema, {*taken, *_columns(reading)})
+    held = _values_bytes(schema, {*taken, *_of_reading(reading)})
     table = sequences * (8 + held) if held else 0
     fields, chunks = [field for field in schema.rows if field.name in reading.fields], -(-rows // layout.chunk_rows)
     phase, one_sequence = window is not None and bool(window.phase), (np.zeros(1, np.int64), np.array([rows]))
@@ -288,15 +288,22 @@ def loader_needs(
     )
 
 
-def _columns(reading: Reading) -> Collection[str]:
-    """Columns of the sequences that the reading takes with the rows."""
+def _of_reading(reading: Reading) -> Collection[str]:
+    """Names of the columns of the sequences that the reading takes with the rows."""
     return reading.columns if isinstance(reading, OfSequences) else ()
+
+
+def _columns(schema: Schema, names: Collection[str]) -> list[Field]:
+    """Columns of the sequences; raises ParamsError for text."""
+    fields = [field for field in schema.sequences if field.name in names]
+    for field in fields:
+        refuse_text(f"sequences/{field.name}", dtype_of(field))
+    return fields
 
 
 def _values_bytes(schema: Schema, names: Collection[str]) -> int:
     """Bytes of these columns' values of one sequence."""
-    fields = [field for field in schema.sequences if field.name in names]
-    return sum(indexable(np.zeros((1, *field.shape), field.dtype)).nbytes for field in fields)
+    return sum(indexable(np.zeros((1, *field.shape), field.dtype)).nbytes for field in _columns(schema, names))
 
 
 def _window(reading: Reading) -> Window | None:
