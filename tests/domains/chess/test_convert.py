@@ -95,7 +95,7 @@ def test_a_game_from_end_to_end():
         ('[Result "1-0"]\n\n1-0', "no_moves", ""),
         ("[what is this", "not_pgn", ""),
         ('[FEN "8/8/8/8 w"]\n\n1. e4 1-0', "invalid_position", "8/8/8/8"),
-        ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 1-0', "invalid_position", "NO_WHITE_KING"),
+        ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 1-0', "invalid_position", "1: NO_WHITE_KING|NO_BLACK_KING|EMPTY"),
         ('[SetUp "1"]\n\n1. e4 1-0', "invalid_position", "SetUp 1 without FEN"),
         (
             '[SetUp "1"]\n[fen "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n1. e4 1-0',

@@ -148,7 +148,7 @@ class Reading(chess.pgn.BaseVisitor["Reading"]):
             self._begun = True
             board.castling_rights = board.clean_castling_rights()  # a right whose rook has left is none
             if not board.is_valid():
-                self._refuse(INVALID_POSITION, f"{board.fen()}: {board.status()!r}")
+                self._refuse(INVALID_POSITION, f"{board.fen()}: {board.status().name}")
 
     def begin_parse_san(self, board: chess.Board, san: str) -> chess.pgn.SkipType:
         """Play a move here: after an error python-chess would not read on to the result."""

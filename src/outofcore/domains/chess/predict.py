@@ -64,7 +64,7 @@ def answer(task: ChessTask, raw: Path, section: ChessSection, options: Options) 
         return None
     board.castling_rights = board.clean_castling_rights()  # a right whose rook has left is none
     if not board.is_valid():
-        raise RawInputError(f"{raw}: expected a legal position, python-chess reports {board.status()!r}")
+        raise RawInputError(f"{raw}: expected a legal position, python-chess reports {board.status().name}")
     reading = make_reading({}, section).plain()
     fields = {column.field.name: column.field for column in POSITION_COLUMNS}
     unknown = {
