@@ -84,6 +84,22 @@ def test_another_package_adds_a_domain(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["digest"] == figures["digest"]
     assert "the first base:" in run(tmp_path, "-c", COMMAND, "info", "again.zarr").stdout
+    trained = run(tmp_path, "-c", COMMAND, "train", "again.zarr", "out", "-S", "train.max_steps=1")
+    assert trained.returncode == 0, trained.stderr
+    assert "try the model" not in trained.stderr  # it has no predictions
+
+
+def test_a_plan_refuses_what_the_loader_does(tmp_path: Path) -> None:
+    """A reading that takes a column of text."""
+    install_dna(tmp_path / "site")
+    tensors = tmp_path / "site/dna_for_training/tensors.py"
+    tensors.write_text(tensors.read_text().replace('fields = ("bases",)', 'fields, columns = ("bases",), ("header",)'))
+    (tmp_path / "a.fasta").write_text(">first\nACGT\n")
+    planned = run(tmp_path, "-c", COMMAND, "plan", "dna", "a.fasta")
+    assert (planned.returncode, planned.stderr.splitlines()) == (
+        2,
+        ["error: columns: sequences/header holds text, which no tensor can; use 'sequence' to look it up"],
+    )
 
 
 def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:

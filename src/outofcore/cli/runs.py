@@ -94,6 +94,7 @@ def train_model(
         from outofcore.params import given_settings
 
         with large_imports():
+            from outofcore.domains.registry import get_domain
             from outofcore.report.words import figure_lines
             from outofcore.training.ranks import this_rank
             from outofcore.training.run import train
@@ -107,7 +108,8 @@ def train_model(
             print_json(figures)
         else:
             typer.echo("\n".join(figure_lines(figures)))
-            typer.echo(f"try the model: outofcore predict {shlex.quote(str(out))} RAW", err=True)
+            if get_domain(open_data(store).domain).has_predictions:
+                typer.echo(f"try the model: outofcore predict {shlex.quote(str(out))} RAW", err=True)
 
 
 def evaluate_model(

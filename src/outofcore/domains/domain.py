@@ -262,6 +262,11 @@ class Domain:
         module = self._optional("predict")
         return module.mistakes(store, split, judge) if hasattr(module, "mistakes") else ()
 
+    @property
+    def has_predictions(self) -> bool:
+        """Whether there is something for ``outofcore predict``."""
+        return self._optional("predict") is not None
+
     def predict(self, task: Any, batch: Batch) -> Mapping[str, Tensor]:
         """What the model expects of a batch of the loader, under the keys of what it predicts.
 
