@@ -1,5 +1,7 @@
-"""Puts the scripts of the pipeline, which the repository has in ``stages/``, into the wheel."""
+"""Puts the scripts of the pipeline, which the repository has in ``stages/``, into the wheel, and README on its page."""
 
+import re
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
@@ -21,4 +23,15 @@ class WithScripts(build_py):
                 self.copy_file(f"stages/{name}.py", str(folder))
 
 
-setup(cmdclass={"build_py": WithScripts})
+def page() -> str:
+    """README.md; links to files get the address of this version if pyproject.toml states that of the repository."""
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = Path("README.md").read_text(encoding="utf-8")
+    if repository := project.get("urls", {}).get("Repository"):
+        files = rf"{repository}/raw/v{project['version']}/\1", rf"{repository}/blob/v{project['version']}/\1"
+        text = re.sub(r"(?<=\]\()((?!\w+:|#)[^)]*\.(?:svg|png))(?=\))", files[0], text)
+        text = re.sub(r"(?<=\]\()((?!\w+:|#)[^)]*)(?=\))", files[1], text)
+    return text
+
+
+setup(cmdclass={"build_py": WithScripts}, long_description=page(), long_description_content_type="text/markdown")
