@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
 
 from tests.pipeline.conftest import ROOT
 
@@ -36,4 +42,24 @@ def test_two_commands_are_console_lines() -> None:
 def test_what_people_search_for_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     assert {word for word in SEARCHED if word.lower() not in text.lower()} == set()
-    assert len(text.split()) <= 1200  # some minutes
+    assert len(text.split()) <= 1250  # some minutes
+
+
+def test_links_of_the_packages_page_are_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setuptools = pytest.importorskip("setuptools")
+    for name in ("README.md", "setup.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    stated = re.sub(r"\[project.urls\]\n(.+\n)*", "", (ROOT / "pyproject.toml").read_text())
+    stated += '\n[project.urls]\nRepository = "https://example.org/us/it"\n'
+    (tmp_path / "pyproject.toml").write_text(stated)
+    given = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **options: given.update(options))
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("setup.py")
+    pages = Path("README.md").read_text(), given["long_description"]
+    relative, absolute = (re.findall(r"\]\(([^)\s]+)\)", page) for page in pages)
+    version = tomllib.loads(stated)["project"]["version"]
+    for link, address in zip(relative, absolute, strict=True):
+        folder = "raw" if link.endswith((".svg", ".png")) else "blob"
+        stays = link.startswith(("#", "https:"))
+        assert address == (link if stays else f"https://example.org/us/it/{folder}/v{version}/{link}")
