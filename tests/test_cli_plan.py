@@ -120,12 +120,6 @@ def test_plan_tells_where_settings_come_from(folder: Path, monkeypatch: pytest.M
     assert line_with(text, "disk_margin") == ["disk_margin", "0.5", "OUTOFCORE_DISK_MARGIN"]
 
 
-def test_the_estimate_is_near_what_is_written(store: Path) -> None:
-    facts = json.loads(call("plan", "--json").stdout)
-    actual = json.loads(call("info", store, "--json").stdout)["bytes"]
-    assert facts["domains"][0]["estimate"]["store_bytes"] == pytest.approx(actual, rel=1)
-
-
 def test_plan_counts_the_copy_that_dvc_makes(folder: Path) -> None:
     (folder / ".dvc").mkdir()
     (folder / ".dvc" / "config").write_text("[cache]\n    type = copy\n")

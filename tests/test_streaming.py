@@ -314,15 +314,3 @@ def test_mistakes_are_one_line(corpus: Path, tokenizer: Path) -> None:
         assert "\n" not in str(error.value)
     with pytest.raises(RawInputError, match="found nothing at nowhere"):
         outofcore.stream("text", "nowhere", tokenizer=tokenizer)
-
-
-def test_what_the_page_shows_runs(corpus: Path, elsewhere: Path) -> None:
-    text = (ROOT / "docs/text.md").read_text(encoding="utf-8")
-    section = text.partition("\n## Stream without a store\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert blocks
-    shutil.copytree(corpus, elsewhere / "corpus")
-    shown: dict[str, Any] = {"dataset": Records(TEXTS * 20)}
-    for block in blocks:
-        exec(block, shown)
-    assert shown["batch"]["inputs"].shape[1] == 256

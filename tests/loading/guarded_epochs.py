@@ -1,4 +1,4 @@
-"""Leave epochs in a given way, with memory for chunks and batches between pages that nobody may touch.
+"""Leave epochs in given ways, with memory for chunks and batches between pages that nobody may touch.
 
 A process of its own: a write outside that memory ends it. Rows are slow to decode, so that what was read ahead is late.
 """
@@ -13,6 +13,7 @@ import sys
 import time
 import weakref
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,8 @@ class Leaving:
             file.write(sound)
 
 
-def main(way: str, folder: str, epochs: str) -> None:
-    """Leave so many epochs, and read each once more."""
+def main(folder: str, epochs: str, *ways: str) -> None:
+    """Leave so many epochs in each way, and read each once more."""
     for module in (chunk_cache, recycling):
         module.np = Guarded()  # type: ignore[attr-defined]
     chunk_cache.ChunkCache._decode = slowly(chunk_cache.ChunkCache._decode)  # type: ignore[method-assign]
@@ -156,7 +157,7 @@ def main(way: str, folder: str, epochs: str) -> None:
         outofcore.write_store(store, fields, chunk_rows=16, shard_rows=32)
     leaving, gc_was = Leaving(store), gc.isenabled()
     gc.disable()
-    for last in ("drop", "keep"):
+    for way, last in product(ways, ("drop", "keep")):
         options: dict[str, Any] = {"map": leaving.map, "threads": 3, "memory": "8MiB", "last": last}
         options |= {"shuffle": outofcore.Shuffle(pool_blocks=1)}
         batches = outofcore.loader(store, "train", BATCH, residency="streamed", tensors="stored", **options)
@@ -166,11 +167,11 @@ def main(way: str, folder: str, epochs: str) -> None:
             batches.set_epoch(epoch)
             numbers = [number for batch in batches for number in check(batch)]
             count = ROWS // BATCH * BATCH if last == "drop" else ROWS
-            assert len(set(numbers)) == len(numbers) == count, f"{len(set(numbers))} of {len(numbers)} differ"
+            assert len(set(numbers)) == len(numbers) == count, f"{way}: {len(set(numbers))} of {len(numbers)} differ"
         batches.close()
+        print(f"{way}, {last}: all rows as stored", flush=True)
     if gc_was:
         gc.enable()
-    sys.stdout.write("all rows as stored\n")
 
 
 if __name__ == "__main__":
