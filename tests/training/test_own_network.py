@@ -15,8 +15,11 @@ from torch import Tensor, nn
 
 import outofcore
 from outofcore.domains import own_network
+from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.inspect.prove import prove
+from outofcore.settings.machine import Machine
+from outofcore.training.memory_forecast import Forecast
 
 SETTINGS = {"batch_size": 16, "max_steps": 3}
 SOURCE = """
@@ -39,6 +42,17 @@ class Transformer(nn.Module):
 class Narrow(Transformer):
     def forward(self, planes, elo=None):
         return super().forward(planes)[0][:, :-1], planes[:, 0, 0, 0].float()
+
+
+class Deep(Transformer):
+    def __init__(self, **facts):
+        super().__init__(**facts)
+        self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 3)]
+
+    def forward(self, planes, elo=None):
+        query = self.squares(planes.flatten(2).transpose(1, 2).float())
+        board = nn.functional.scaled_dot_product_attention(query=query, key=query, value=query).mean(1)
+        return self.moves(board), self.value(board)[:, 0].tanh()
 
 
 class Broken(Transformer):
@@ -140,6 +154,16 @@ def test_a_transformer_is_trained_loaded_tried_and_proved(store: Path) -> None:
     assert [claim.what for claim in prove(Path("run"), store).claims if claim.verdict == "differs"] == [
         "version: network"
     ]
+
+
+def test_a_network_that_reads_values_when_it_is_made_is_planned_and_loaded(store: Path) -> None:
+    outofcore.train(store, "run", network="mine:Deep", **SETTINGS)
+    task = outofcore.load_model("run").task
+    assert task.network.rates[-1] == pytest.approx(0.1)
+    domain = get_domain("chess")
+    section = domain.section.model_validate({"raw": "games.pgn", "train": {"network": "mine:Deep"}})
+    planned = Forecast(domain, section, domain.schemas(section, ()), 1000, Machine()).model
+    assert planned.parameters == sum(parameter.numel() for parameter in task.parameters())
 
 
 def test_the_params_of_a_project_name_its_network(store: Path) -> None:

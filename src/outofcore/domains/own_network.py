@@ -98,9 +98,9 @@ def own_network(
 
     cls = network_class(name)
     try:
+        if torch.get_default_device().type == "meta":
+            return _planned(cls, facts)
         network = cls(**facts)
-        if any(parameter.is_meta for parameter in network.parameters()):
-            return network
         with torch.no_grad():
             arguments = [torch.zeros(_SAMPLES, *given[0], dtype=given[1]) if given else None for given in inputs]
             returned: Any = network.eval()(*arguments)
@@ -117,6 +117,17 @@ def own_network(
         expected = f"expected {name} to return {_shown(wanted)} for a batch of {_SAMPLES}"
         raise ParamsError(f"train.network: {expected}, got {_shown(shapes)}")
     return network
+
+
+def _planned(cls: type[nn.Module], facts: dict[str, Any]) -> nn.Module:
+    """A network on the meta device; in memory if it reads values of tensors when it is made, which are none there."""
+    import torch
+
+    try:
+        return cls(**facts)
+    except (RuntimeError, TypeError):
+        with torch.device("cpu"):
+            return cls(**facts)
 
 
 def _shown(shapes: Sequence[tuple[int, ...]]) -> str:

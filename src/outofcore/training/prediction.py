@@ -121,7 +121,7 @@ class _AsOnDevices(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if function is functional.scaled_dot_product_attention:
-            return _Attention.apply(*args[:3])  # type: ignore[no-untyped-call]
+            return _attention(*args, **(kwargs or {}))
         if self._mixed and function in HALVED:
             args = tuple(map(_half, args))
             kwargs = {name: _half(value) for name, value in (kwargs or {}).items()}
@@ -130,6 +130,10 @@ class _AsOnDevices(TorchFunctionMode):
 
 def _half(value: Any) -> Any:
     return value.bfloat16() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Any:
+    return _Attention.apply(query, key, value)  # type: ignore[no-untyped-call]
 
 
 class _Attention(torch.autograd.Function):
