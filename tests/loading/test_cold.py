@@ -32,7 +32,9 @@ def sealed(path: Path, codec: str) -> None:
 
 
 def plain(path: Path, shards: tuple[int, int] | None) -> None:
-    zarr.create_array(path, shape=VALUES.shape, dtype="u1", chunks=(256, 64), shards=shards, fill_value=0)[:] = VALUES
+    array = zarr.create_array(path, shape=VALUES.shape, dtype="u1", chunks=(256, 64), shards=shards, fill_value=0)
+    array[:] = VALUES
+    array[256:512] = 0  # a chunk that is not stored
 
 
 INDEX = 4 * 16 + 4  # bytes of that of a shard, which is read by itself

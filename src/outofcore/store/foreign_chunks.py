@@ -84,7 +84,8 @@ class PlainChunks:
             with suppress(OSError):  # such as a missing file: a chunk of fill values
                 descriptor = Descriptor(self._files / name)
                 for offset, length in stored:
-                    descriptor.announce(offset, length)
+                    if length or not self._sharded:  # no chunk that its shard does not hold
+                        descriptor.announce(offset, length)
 
     def _read(self, starts: Ints, counts: Ints, buffer: npt.NDArray[Any], slots: Ints) -> npt.NDArray[np.bool_]:
         low, high = starts // self._rows, -(-(starts + counts) // self._rows)
