@@ -54,8 +54,10 @@ def markdown_of(notebook: Path) -> Iterator[str]:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """A folder of sources is no page; all pages are in one folder."""
-    return re.sub(r"\[([^]]*)\]\(example/dna\)", r"\1", markdown).replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md")
+    """A folder of sources is no page; a notebook is one; all others are in one folder."""
+    markdown = re.sub(r"\[([^]]*)\]\(example/dna\)", r"\1", markdown)
+    markdown = re.sub(r"\]\((notebooks/\w+)\.ipynb", r"](\1.md", markdown)
+    return markdown.replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md")
 
 
 def on_post_page(output: str, **_: object) -> str:
