@@ -33,6 +33,7 @@ QUESTIONS = {
     "loading_frames": ("loading frames", "--rows 50000 --rounds 3 --seconds 1", ""),
     "in_place": ("rivals.in_place", "--share 0.1 --rounds 1 --seconds 1", ""),
     "remote": ("remote {store}", "--rounds 1", ""),
+    "memory": ("memory", "--gigabytes 0.4", "--gigabytes 4"),
     "lag_windows": ("lag_windows", "--gigabytes 0.2 --rounds 3 --seconds 1", "--gigabytes 12"),
 }
 WITH_PEERS = ("loading_chess", "loading_text", "loading_frames", "in_place")

@@ -37,6 +37,7 @@ GAME = """\
 PLY = 30
 DARK, GREY, LIGHT, LINE = "#1f2937", "#6b7280", "#f3f4f6", "#9ca3af"
 BLOCKS, POOL, SHOWN = 48, 16, 96
+CURVES = (("#1d4ed8", 'stroke-width="3"'), (GREY, 'stroke-dasharray="6 4"'), ("#b45309", 'stroke-width="3"'))
 
 
 def picture(width: int, height: int, parts: Iterator[str]) -> str:
@@ -207,10 +208,42 @@ def _filters(total: Any, spikes: Any, truth: Any) -> Iterator[str]:
                 )
 
 
+def memory(folder: Path) -> str:
+    """Memory over an epoch, as ``bench/memory.py`` has measured it."""
+    del folder
+    result = json.loads((Path(__file__).parents[2] / "bench/figures/memory.json").read_text(encoding="utf-8"))
+    return picture(1000, 340, _memory(result["details"]["curves"], result["facts"][0]))
+
+
+def _memory(curves: dict[str, list[tuple[float, float]]], data: str) -> Iterator[str]:
+    left, right, top, bottom, most = 70, 500, 60, 290, 2500
+    yield text(20, 30, f"Memory while an epoch is read: {data}", extra='font-weight="600"')
+    for size in range(0, most + 1, 500):
+        y = bottom - (bottom - top) * size / most
+        yield f'<path d="M{left} {y:g}H{right}" stroke="#e5e7eb"/>'
+        yield text(
+            left - 8, y + 4, f"{size:,} MB" if size == most else f"{size:,}", GREY, 'font-size="12" text-anchor="end"'
+        )
+    for share in range(0, 100, 25):
+        x = left + (right - left) * share / 100
+        yield text(x, bottom + 20, f"{share} %", GREY, 'font-size="12" text-anchor="middle"')
+    yield text(right - 18, bottom + 20, "100 % of the epoch", GREY, 'font-size="12"')
+    label_y = bottom + 18
+    for (name, curve), (color, style) in zip(curves.items(), CURVES, strict=True):
+        points = [(left + (right - left) * share, bottom - (bottom - top) * size / most) for share, size in curve]
+        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        yield f'<path d="M{line}" fill="none" stroke="{color}" {style}/>'
+        end = points[-1][1]
+        label_y = min(label_y - 18, end + 4)
+        yield f'<path d="M{right + 2} {end:.1f}L{right + 16} {label_y - 4:.1f}" stroke="{color}"/>'
+        yield text(right + 20, label_y, f"{name}: at most {max(size for _, size in curve):,.0f} MB", color)
+
+
 PICTURES: dict[str, Callable[[Path], str]] = {
     "position": position,
     "epoch": epoch,
     "filters": filters,
+    "memory": memory,
 }
 """Each draws in a folder for what it makes on the way."""
 

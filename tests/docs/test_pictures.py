@@ -24,7 +24,7 @@ def drawing() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "name", ["epoch", *(pytest.param(name, marks=pytest.mark.long) for name in ("position", "filters"))]
+    "name", ["epoch", "memory", *(pytest.param(name, marks=pytest.mark.long) for name in ("position", "filters"))]
 )
 def test_a_picture_is_what_its_script_draws(name: str, drawing: ModuleType, tmp_path: Path) -> None:
     drawn = drawing.PICTURES[name](tmp_path)
