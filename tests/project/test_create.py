@@ -89,6 +89,21 @@ def test_without_git_the_way_to_it_is_shown_for_experiments(tmp_path: Path) -> N
     assert "git init" not in call("init", tmp_path / "ours", "--domains", "chess").stdout
 
 
+@pytest.mark.parametrize("place", [".", "sub"])
+def test_in_a_repository_the_next_command_commits_what_was_written(tmp_path: Path, place: str) -> None:
+    """All of it, and nothing else: 'dvc exp run --queue' finds the pipeline in the commit."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for setting in ("user.name=me", "user.email=me@example.org"):
+        subprocess.run(["git", "-C", tmp_path, "config", *setting.split("=")], check=True)
+    (tmp_path / "mine.txt").touch()
+    told = call("init", tmp_path / place, "--domains", "chess,text").stdout.splitlines()[-1]
+    command = told.removeprefix("next: ").removesuffix(" && dvc repro")
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True, capture_output=True)
+    untracked = subprocess.run(["git", "-C", tmp_path, "status", "-s"], capture_output=True, text=True, check=True)
+    assert untracked.stdout.splitlines() == ["?? mine.txt"]
+    assert call("init", tmp_path / place).stdout.splitlines()[-1].endswith(f"{tmp_path / place} && dvc repro")
+
+
 def test_the_readme_of_a_text_project_makes_the_tokenizer_before_the_plan(tmp_path: Path) -> None:
     for name in ("text", "chess"):
         create(tmp_path / name, [name])

@@ -121,12 +121,13 @@ def init(
     """
     with one_line_errors(resumes=False):
         from outofcore.domains.registry import DOMAINS
-        from outofcore.project.create import create, domains_of
+        from outofcore.project.create import create, domains_of, in_repository
 
         names = tuple(filter(None, domains.split(","))) if domains is not None else domains_of(folder)
         if not names:
             raise ParamsError(f"expected --domains with one or more of {', '.join(DOMAINS)}, such as --domains chess")
-        terminal.print_project(console(), folder, names, create(folder, names))
+        entries = create(folder, names)
+        terminal.print_project(console(), folder, names, entries, git=in_repository(folder))
 
 
 def committed(

@@ -18,6 +18,7 @@ from outofcore.display.table import DisplayTable, columns, print_table
 from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
 from outofcore.raw.files import by_ending, endings
+from outofcore.settings.machine import FILE
 from outofcore.settings.sizes import format_bytes
 from outofcore.space.dvc_cache import CURE, Committed
 from outofcore.space.guard import ways_out
@@ -290,8 +291,13 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[ProjectFile]) -> None:
-    """The files of a project, how to renew those of the pipeline that differ, and the next command."""
+def print_project(
+    console: Console, folder: Path, domains: Sequence[str], entries: Sequence[ProjectFile], *, git: bool
+) -> None:
+    """The files of a project, how to renew those of the pipeline that differ, and the next commands.
+
+    ``dvc exp`` sees only files that Git has: in a repository these are to be committed first.
+    """
     for entry in entries:
         console.print(f"{entry.action:8} {entry.path}{f': {entry.note}' if entry.note else ''}")
     if not entries:
@@ -303,7 +309,10 @@ def print_project(console: Console, folder: Path, domains: Sequence[str], entrie
         removed = " ".join(shlex.quote(str(folder / path)) for path in old)
         console.print(f"to take those of this version instead: rm {removed} && {again}")
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    console.print(f"next: {into}dvc repro")
+    changed = [Path(entry.path) for entry in entries if entry.action != "kept" and entry.path != FILE]  # Git ignores it
+    added = shlex.join(sorted({str(path if path.parent == Path() else path.parent) for path in changed}))
+    commit = f"git add {added} && git commit -m 'outofcore init' && " if git and added else ""
+    console.print(f"next: {into}{commit}dvc repro", soft_wrap=True)
 
 
 @contextmanager

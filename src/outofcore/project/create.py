@@ -55,10 +55,15 @@ def domains_of(folder: Path) -> tuple[str, ...]:
     return written.domains_in(_text(folder / "dvc.yaml") or "")
 
 
+def in_repository(folder: Path) -> bool:
+    """Whether a folder is in a Git repository."""
+    place = folder.resolve()
+    return any((folder_above / ".git").exists() for folder_above in (place, *place.parents))
+
+
 def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     sources = all((folder / "src/outofcore/domains" / name).is_dir() for name in wanted)
-    place = folder.resolve()
-    git = any((folder_above / ".git").exists() for folder_above in (place, *place.parents))
+    git = in_repository(folder)
     cache = find_cache(folder) if folder.is_dir() else None
     before = _text(folder / "dvc.yaml")
     ours = before is not None and _is_ours(before, sources=sources)
@@ -72,7 +77,7 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     plan = _put(folder, "dvc.yaml", new if ours or before is None else before) + _put(folder, "params.yaml", params)
     if before is not None and not ours and before != new:
         plan.append((ProjectFile("dvc.yaml", "kept", "differs from what this version writes"), None))
-    rest = written.others(wanted, place.name, sources=sources)
+    rest = written.others(wanted, folder.resolve().name, sources=sources)
     if cache is None:
         rest |= written.dvc_files(git=git)
     elif git and "no_scm = true" in (_text(folder / ".dvc/config") or ""):
