@@ -85,7 +85,8 @@ def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
     for file in (folder / "raw").iterdir():
         file.write_text("no number\n\n")
     text = call("plan", code=1).stdout
-    assert "lines: none of the sample's records is accepted: no_number 2, empty 2" in text
+    reasons = r"no_number 2, as a.txt at byte 0: invalid literal .* b'no'; empty 2, as a.txt at byte 10"
+    assert re.search(f"lines: in the sample: none of 4 records is accepted: {reasons}$", text, re.MULTILINE)
     (domain,) = json.loads(call("plan", "--json", code=1).stdout)["domains"]
     assert domain["estimate"]["rejected"] == {"no_number": 2, "empty": 2}
     (folder / "raw" / "c.txt").write_text("1 2 3\n")

@@ -83,7 +83,8 @@ class Assembler:
             )
         self._count(unit, accepted, rejects)
         for file, offset, reason, detail in rejects:
-            self.examples.setdefault(reason, visible(f"{unit.places[file][1]} at byte {offset:,}: {detail}")[:120])
+            why = f": {detail}" if detail else ""
+            self.examples.setdefault(reason, visible(f"{unit.places[file][1]} at byte {offset:,}{why}")[:120])
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
             (_cell(unit.places[file][1]), offset, reason, _cell(detail))

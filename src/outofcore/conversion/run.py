@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import sys
@@ -23,7 +22,7 @@ from outofcore.conversion.in_progress import StoreInProgress
 from outofcore.conversion.inputs import Inputs, versions
 from outofcore.conversion.journal import Journal, identity, work_folder
 from outofcore.conversion.seen import Earlier, Keys
-from outofcore.conversion.summary import attributes, doubts, sources
+from outofcore.conversion.summary import attributes, doubts, frequent, sources
 from outofcore.display.bar import Bar
 from outofcore.domains.domain import Domain
 from outofcore.domains.splits import SPLITS
@@ -231,15 +230,10 @@ class Conversion:
 
     def _nothing_accepted(self, assembler: Assembler) -> str:
         """Message for an input of which no record is stored."""
-        name = self.domain.name
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in assembler.rejected.most_common(5))
-        with self.rejects.open(encoding="utf-8", newline="") as lines:
-            listed = next(csv.DictReader(lines), None)
-        first = " ".join(f"; the first: {listed['file']}, {listed['detail']}".split()) if listed else ""
+        reasons = frequent(self.domain, assembler, assembler.rejected) or "they are empty"
         return (
-            f"{name}.raw: none of the {assembler.found:,} records in {len(self.files):,} files was accepted "
-            f"({reasons or 'they are empty'}), so there is no store{first}; all are listed in {self.rejects}; look at "
-            f"raw, source and filters of {name} in params.yaml"
+            f"{self.domain.name}.raw: none of the {assembler.found:,} records in {len(self.files):,} files was "
+            f"accepted, so there is no store: {reasons}; all are listed in {self.rejects}"
         )
 
 

@@ -21,6 +21,9 @@ from outofcore.raw.files import RawFile
 from outofcore.store.schema import Columns, Schema
 from outofcore.store.writer import StoreWriter
 
+# As Domain.rejecting, of what is rejected for other records.
+_REJECTING = {"filters.duplicates": ("duplicate",), "splits.by": ("undated", "mixed_players")}
+
 
 def counted(assembler: Assembler, writer: StoreWriter) -> dict[str, Any]:
     """Records found, accepted and rejected; rows and sequences of each split."""
@@ -60,14 +63,26 @@ def sources(files: Sequence[RawFile], counts: Mapping[int, Sequence[int]], diges
     }
 
 
+def frequent(domain: Domain, counted: Assembler, rejected: Mapping[str, int]) -> str:
+    """The three most frequent reasons, each with an example, and the setting that decides about it, if there is one."""
+    decide = {**domain.rejecting, **_REJECTING}
+    settings = {reason: setting for setting, reasons in decide.items() for reason in reasons}
+    return "; ".join(
+        f"{reason} {count:,}{f' ({settings[reason]})' if reason in settings else ''}, as {counted.examples[reason]}"
+        for reason, count in Counter(rejected).most_common(3)
+    )
+
+
 def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
     """Warnings about settings that probably do not do what you meant, one sentence for each.
 
-    Half of the records are rejected, more than one in a hundred are damaged, one is accepted, or some are accepted that
-    a filter seems to exclude.
+    All or half of the records are rejected, more than one in a hundred are damaged, one is accepted, or some are
+    accepted that a filter seems to exclude.
     """
     name, sentences = domain.name, []
     rejected: Counter[str] = counted.rejected
+    if counted.found and not counted.accepted:
+        sentences.append(f"none of {counted.found:,} records is accepted: {frequent(domain, counted, rejected)}")
     if counted.accepted and rejected.total() >= counted.found / 2:
         reason, count = rejected.most_common(1)[0]
         sentences.append(
@@ -76,7 +91,7 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
         )
     lost = Counter({reason: count for reason, count in rejected.items() if reason in domain.losses})
     if counted.accepted and lost.total() > counted.found / 100:
-        reasons = "; ".join(f"{name} {count:,}, as {counted.examples[name]}" for name, count in lost.most_common(3))
+        reasons = frequent(domain, counted, lost)
         sentences.append(f"{lost.total():,} of {counted.found:,} {domain.sequence}s cannot be read: {reasons}")
     if counted.accepted == 1 and (section.splits.val or section.splits.test):
         more = f"; {name}.{domain.divided_by} makes several of one" if domain.divided_by else ""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -127,6 +127,8 @@ class Domain:
     sizes
         Attributes of a part that are lower bounds of the number of weights of its model ("neurons"): a model file whose
         attributes exceed its weights is refused before anything of that size is made.
+    rejecting
+        Settings that decide about a reject, with its reasons: ``{"filters.min_elo": ("elo_too_low",)}``.
     losses
         Reasons to reject a record for damage, not for a setting: a share above 1 % is said, with examples.
     shortest
@@ -145,6 +147,7 @@ class Domain:
     versions: Versions = Versions()
     packages: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
+    rejecting: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     losses: tuple[str, ...] = ()
     shortest: tuple[tuple[str, int, int], ...] = ()
     not_audited: str = ""

@@ -179,10 +179,9 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
             here = f"stores of its raw input that are here, made with these settings: {len(domain.done):,}"
             console.print(f"{domain.domain}: {here}", style="dim")
     for domain in plan.domains:
-        if counts := ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items()):
-            nothing = domain in plan.empty
-            what = "none of the sample's records is accepted" if nothing else "rejected of the sample"
-            console.print(f"{domain.domain}: {what}: {counts}", style="bold red" if nothing else "dim")
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items())
+        if counts and domain not in plan.empty:
+            console.print(f"{domain.domain}: rejected of the sample: {counts}", style="dim")
         for doubt in domain.estimate.doubts:
             console.print(f"{domain.domain}: in the sample: {doubt}", style="bold red")
     for domain in plan.domains:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from outofcore.domains.domain import Domain
 from outofcore.domains.go.params import SUFFIXES, GoSection
 from outofcore.domains.versions import VERSIONS
@@ -16,6 +19,15 @@ class Go(Domain):
     sequence = "game"
     suffixes = SUFFIXES
     section = GoSection
+    rejecting: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "filters.sizes": ("other_size",),
+        "filters.min_moves": ("too_short",),
+        "filters.handicap": ("handicap",),
+        "filters.results": ("result",),
+        "filters.min_rank": ("rank",),
+        "filters.unknown_rank": ("unknown_rank",),
+        "filters.illegal": ("occupied", "suicide", "ko", "superko", "late_setup"),
+    }
     shortest = ((".sgf", 4, 3), (".sgfs", 4, 3))
     packages = ("sgfmill",)
     versions = VERSIONS["go"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.neural.params import NeuralSection
@@ -26,6 +27,7 @@ class Neural(Domain):
     section = NeuralSection
     versions = VERSIONS["neural"]
     packages = ("h5py", "scipy")
+    rejecting: ClassVar[Mapping[str, tuple[str, ...]]] = {"source.names": ("missing_field",)}
     sizes = ("neurons", "behaviors")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
 

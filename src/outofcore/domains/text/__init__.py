@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import SUFFIXES, TextSection
@@ -30,6 +30,11 @@ class Text(Domain):
     suffixes = SUFFIXES
     section = TextSection
     versions = VERSIONS["text"]
+    rejecting: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "source.text_column": ("no_text",),
+        "filters.min_bytes": ("too_short",),
+        "filters.max_bytes": ("too_long",),
+    }
     shortest = ((".txt", 1, 1), (".jsonl", 1, 1), (".ndjson", 1, 1))
     packages = ("gigatoken", "pyarrow", "tokenizers")
 
