@@ -100,7 +100,16 @@ class Troubles:
         self.done: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
         self.asked: list[str] = []  # paths of all requests
+        self.waits: list[tuple[float, float]] = []  # from when to when each was delayed
         self._lock = threading.Lock()
+
+    def rounds(self) -> int:
+        """The most requests of which each came after the one before had waited."""
+        rounds, over = 0, float("-inf")
+        for began, ended in sorted(self.waits, key=lambda wait: wait[1]):
+            if began >= over:
+                rounds, over = rounds + 1, ended
+        return rounds
 
     def next(self, method: str, path: str) -> str:
         with self._lock:
@@ -123,7 +132,9 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
 
         def handle_any(self) -> None:
             trouble = troubles.next(self.command, self.path)
+            began = time.monotonic()
             time.sleep(troubles.delay)
+            troubles.waits.append((began, time.monotonic()))
             if trouble == "503":
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 self.send_response(503)
