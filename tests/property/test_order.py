@@ -118,7 +118,7 @@ def test_no_pool_of_a_rank_has_more_samples_than_are_said(layout: Layout, number
     assert max(sizes, default=0) <= sampler.pool_samples(world)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(layouts(selection=True), st.sampled_from([1, 4, 16]))
 def test_no_pool_of_a_rank_touches_more_chunks_than_are_said(layout: Layout, ranks: int) -> None:
     sampler, windows, world = layout.sampler(0), layout.windows, math.gcd(ranks, layout.lanes)

@@ -112,7 +112,9 @@ def test_no_sample_no_figure() -> None:
 
 
 @pytest.mark.xdist_group("report")
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "neural" else ()) for name in DOMAINS]
+)
 def test_every_domain_has_all_figures_of_its_validation(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -240,7 +240,7 @@ def test_a_step_holds_what_is_predicted():
     assert 0.8 < ratio < 2
 
 
-@pytest.mark.parametrize("name", ["chess", pytest.param("go", marks=pytest.mark.long), "neural"])
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.long) for name in ("chess", "go")), "neural"])
 def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     domain = get_domain(name)
     raw = tmp_path / "raw"
