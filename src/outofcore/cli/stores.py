@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,9 +44,10 @@ def info(
 
         try:
             opened = open_data(store) if dtype is None else open_tokens(store, dtype)
-        except StoreError:
+        except StoreError as error:
             if (table := contents_of(store)) is None:
                 raise
+            table = replace(table, notes=(*table.notes, str(error)))
             print_json(table.records) if as_json else print_table(console(), table)
             return
         if not isinstance(opened, Unsealed):

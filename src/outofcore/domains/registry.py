@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module, metadata
 from importlib.metadata import EntryPoint, entry_points
@@ -60,8 +61,11 @@ def get_domain(name: str) -> Domain:
 
 def contents_of(path: Path) -> DisplayTable | None:
     """What a raw file holds, by the first domain that lists such files; None if no domain does."""
-    tables = (get_domain(name).contents(path) for name in DOMAINS if path.is_file())
-    return next((table for table in tables if table is not None), None)
+    for name in DOMAINS if path.is_file() else ():
+        with suppress(ParamsError):  # a domain whose packages are not installed
+            if (table := get_domain(name).contents(path)) is not None:
+                return table
+    return None
 
 
 def search_raw(domain: Domain, section: Any) -> Search:

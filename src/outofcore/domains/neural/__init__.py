@@ -41,6 +41,7 @@ class Neural(Domain):
 
     def contents(self, path: Path) -> DisplayTable | None:
         """The arrays of a file that is a session, by the names that settings take."""
+        self.require_packages()
         from outofcore.domains.neural.sessions import arrays_table
 
         return arrays_table(path)
