@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import os
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from outofcore.domains.sections import Filters
 from outofcore.domains.splits import SPLITS
-from outofcore.errors import AuditError, RawInputError, StoreError
+from outofcore.errors import AuditError, ParamsError, RawInputError, StoreError
+from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.reader import Store, open_store
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
-from tests.conversion.lines import Lines, LinesSection, convert, stop
+from tests.conversion.lines import Lines, LinesSection, convert, convert_lines, stop
 
 
 def sequences(store: Store) -> dict[str, list[list[int]]]:
@@ -205,6 +211,27 @@ def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) 
     assert sum(figures["rows"].values()) == 8
     assert figures["numbers"] == 8
     assert figures["digits"] == 2 * (6 + 3)  # of the input
+
+
+def test_keys_of_pieces_drop_no_sequence_that_begins_as_another(tmp_path: Path) -> None:
+    """Where each piece of a long line has a key of its own, only the setting that keeps duplicates is possible."""
+
+    class KeyedPieces(Lines):
+        def converter(self, section: Any, rate: Any) -> Any:
+            del section, rate
+
+            def keyed(unit: Unit) -> UnitResult:
+                digest = np.frombuffer(hashlib.blake2b(unit.payload, digest_size=16).digest(), np.uint8)
+                return replace(convert_lines(unit), keys=digest[None])
+
+            return keyed
+
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.txt").write_text("1 2 3 4 5 6\n1 2 3 4 5 7\n")
+    with pytest.raises(ParamsError, match=r"filters\.duplicates: expected keep"):
+        convert(tmp_path / "raw", tmp_path, KeyedPieces(piece=4))
+    kept = LinesSection(filters=Filters(duplicates="keep"))
+    assert convert(tmp_path / "raw", tmp_path, KeyedPieces(piece=4), kept).figures["accepted"] == 2
 
 
 def test_free_space_is_checked_with_what_waits_to_be_written(

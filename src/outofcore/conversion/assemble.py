@@ -15,7 +15,7 @@ import numpy.typing as npt
 from outofcore.conversion.seen import Earlier, Keys, SeenKeys, halves
 from outofcore.display.console import visible
 from outofcore.domains.splits import MIXED, SPLITS, UNDATED
-from outofcore.errors import AuditError
+from outofcore.errors import AuditError, ParamsError
 from outofcore.ndarrays import Ints
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
@@ -155,7 +155,7 @@ class Assembler:
 
     def _begin(self, result: UnitResult, row: int, end: int, split: str | None) -> None:
         """Take the rows of a last sequence that continues in the next unit."""
-        self._open = {"split": split}
+        self._open = {"split": split, "key": result.keys[-1].tobytes().hex()}
         if split is not None:
             rows = taken(result.rows, np.array([[row, end]]))
             self._open |= {
@@ -173,6 +173,11 @@ class Assembler:
         """Take the rows of a first sequence that began in an earlier unit."""
         if self._open is None:
             raise AssertionError("a unit continues a sequence that no unit before has begun")
+        if self._seen is not None and result.keys[0].tobytes().hex() != self._open["key"]:
+            raise ParamsError(
+                "filters.duplicates: expected keep, as equal beginnings would count as duplicates: a sequence "
+                "that comes in several units has another key in each; to drop duplicates, its domain gives all of them one key"
+            )
         if self._open["split"] is not None:
             rows = taken(result.rows, np.array([[0, row]]))
             self._writer.append_rows(self._open["part"], self._open["split"], rows)

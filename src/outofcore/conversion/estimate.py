@@ -98,6 +98,7 @@ class ConversionForecast:
     needs: tuple[Need, ...]  # on disk
     held_bytes: int = 0  # by this process before the sample was converted
     memory_bytes: int = 0  # beyond these, with as many units in flight as for the sample
+    workers: int = 1  # on this machine
 
     def units_ahead(self, name: str, budget: int, *, refuse: bool) -> int:
         """How many units may be in flight.
@@ -109,7 +110,8 @@ class ConversionForecast:
             figure = -(-(least + _VARIES) // _ROUNDED) * _ROUNDED
             raise BudgetError(
                 f"{name}: memory is {format_bytes(budget)}, and this conversion takes up to {format_bytes(figure)}; "
-                f"set memory in machine.yaml, or OUTOFCORE_MEMORY, to {figure // 10**6}MB, or use fewer workers"
+                f"set memory in machine.yaml, or OUTOFCORE_MEMORY, to {figure // 10**6}MB"
+                f"{', or use fewer workers' if self.workers > 1 else ''}"
             )
         return max(1, AHEAD + (budget - least) // max(1, self.estimate.unit_bytes))
 
@@ -147,6 +149,7 @@ def forecast_conversion(
         needs=needs_of(expected.store_bytes),
         held_bytes=before,
         memory_bytes=watch.peak_bytes - before + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys,
+        workers=machine.workers,
     )
 
 

@@ -199,7 +199,7 @@ class UnitResult:
         Part of the store that the rows belong to; "" for a single part. All units of a part come one after the other.
     continues, unfinished
         The first sequence continues one of the previous unit; the last continues in the next. Its columns and key are
-        those of its first piece; its length is the sum.
+        those of its first piece; its length is the sum. Where duplicates are dropped, all pieces have one key.
     unusual
         How many of the sequences are of an unusual kind; see :class:`AuditRate`.
     counts
