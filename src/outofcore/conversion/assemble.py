@@ -175,8 +175,8 @@ class Assembler:
             raise AssertionError("a unit continues a sequence that no unit before has begun")
         if self._seen is not None and result.keys[0].tobytes().hex() != self._open["key"]:
             raise ParamsError(
-                "filters.duplicates: expected keep, as equal beginnings would count as duplicates: a sequence "
-                "that comes in several units has another key in each; to drop duplicates, its domain gives all of them one key"
+                "filters.duplicates: expected keep, as equal beginnings would count as duplicates: the pieces of a "
+                "sequence in several units have different keys; to drop duplicates, its domain gives all of them one key"
             )
         if self._open["split"] is not None:
             rows = taken(result.rows, np.array([[0, row]]))
