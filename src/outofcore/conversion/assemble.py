@@ -176,7 +176,7 @@ class Assembler:
         if self._seen is not None and result.keys[0].tobytes().hex() != self._open["key"]:
             raise ParamsError(
                 "filters.duplicates: expected keep, as equal beginnings would count as duplicates: the pieces of a "
-                "sequence in several units have different keys; to drop duplicates, its domain gives all of them one key"
+                "sequence in several units have different keys; to drop duplicates, its domain gives all of them one"
             )
         if self._open["split"] is not None:
             rows = taken(result.rows, np.array([[0, row]]))

@@ -68,6 +68,17 @@ def test_a_folder_whose_files_no_setting_names_says_which_settings_read_it(phy, 
         convert(suite2p[0].parents[1])
 
 
+def test_names_with_identifiers_are_to_be_written_in_full(tmp_path):
+    """As ONE/ALF has them: a UUID between the name and the ending."""
+    (tmp_path / "probe00").mkdir()
+    for name in ("spikes.times", "spikes.clusters"):
+        np.save(tmp_path / f"probe00/{name}.ab12cd34-1111-2222-3333-444455556666.npy", np.arange(9))
+    names = SPIKES | {"spike_times": "spikes.times", "spike_neurons": "spikes.clusters"}
+    told = r"spikes.times is not all of the name of spikes.times.ab12cd34\S+npy: write all of it, or rename the files$"
+    with pytest.raises(RawInputError, match=told):
+        convert(tmp_path, names=names, bin_width=0.1)
+
+
 def test_a_folder_of_which_a_setting_is_missing_says_which(phy, suite2p):
     with pytest.raises(RawInputError, match=r"names.stimulus = 'stim': no such array; .* set it to null"):
         convert(phy[0], names=SPIKES | {"stimulus": "stim"}, bin_width=0.01)

@@ -62,3 +62,11 @@ def test_another_file_of_that_name_is_refused_in_words(tmp_path, frames):
     (reject,) = result.rejects
     assert reject.reason == "unreadable_file"
     assert reject.detail.startswith("b.mat: not a readable MATLAB file: ")
+
+
+def test_arrays_in_a_file_each_are_to_be_saved_together(tmp_path, frames):
+    for name, values in frames.items():
+        scipy.io.savemat(tmp_path / f"{name}.mat", {name: values})
+    told = r"there are \w+; a session is one file, or one folder of .npy: save its arrays together"
+    with pytest.raises(RawInputError, match=told):
+        convert(tmp_path, names=NAMES)

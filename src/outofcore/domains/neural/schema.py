@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -38,15 +38,18 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
             refused.append(f"{session.file}: {survey.detail}")
     if not parts:
         more = f" (and {len(refused) - 1} more session{'s' * (len(refused) > 2)})" if len(refused) > 1 else ""
-        first = refused[0] if refused else _unnamed([file.name for file in files])
+        first = refused[0] if refused else _unnamed([file.name for file in files], section.source.arrays)
         raise RawInputError(f"neural.raw: no session can be converted: {first}{more}")
     return parts
 
 
-def _unnamed(files: Sequence[str]) -> str:
+def _unnamed(files: Sequence[str], names: Iterable[str]) -> str:
     """Why files are no session, and the settings that read them if a program of the field wrote them."""
-    known = {PurePosixPath(file).name for file in files}
-    hints = [f"; as of {words}" for layout, words in LAYOUTS.items() if known.issuperset(layout)]
+    known = [PurePosixPath(file).name for file in files]
+    hints = [f"; as of {words}" for layout, words in LAYOUTS.items() if {*layout} <= {*known}]
+    longer = ((name, file) for name in names for file in known if file.startswith(f"{name}."))
+    if not hints and (pair := next(longer, None)):
+        hints = [f"; {pair[0]} is not all of the name of {pair[1]}: write all of it, or rename the files"]
     message = f"no file has a known format of recordings or a name of source.names: {first_names(files, MOST_LISTED)}"
     return "".join([message, *hints])
 

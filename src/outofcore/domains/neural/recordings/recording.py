@@ -219,7 +219,9 @@ def find_vector(recording: Recording, field: str, name: str) -> RecordedArray:
 def missing(recording: Recording, field: str, name: str) -> SessionError:
     """The error for a name that is not there, with the names that are."""
     none = "; without a stimulus, set it to null" if field == "stimulus" else ""
-    message = f"names.{field} = {name!r}: no such array; there are {first_names(recording.names()) or 'none'}{none}"
+    names = recording.names()
+    alone = "; a session is one file, or one folder of .npy: save its arrays together" if len(names) == 1 else ""
+    message = f"names.{field} = {name!r}: no such array; there are {first_names(names) or 'none'}{alone}{none}"
     return SessionError("missing_field", message)
 
 
