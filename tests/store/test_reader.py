@@ -211,6 +211,15 @@ def test_what_a_notebook_shows_has_the_counts_and_no_markup_of_a_name(tmp_path: 
         _ = store.tokenizer
 
 
+def test_what_a_notebook_shows_of_a_zarr_of_other_software(tmp_path: Path) -> None:
+    zarr.open_group(tmp_path / "<b>.zarr", mode="w").create_array("x", data=np.arange(2000), chunks=(10,))
+    store = outofcore.open_zarr(tmp_path / "<b>.zarr", splits={"val": 0.2})
+    assert "rows: train 1,600, val 400, fields=x" in repr(store)
+    page = store._repr_html_()
+    assert "train 1,600, val 400" in page
+    assert "<b>" not in page
+
+
 def test_a_table_knows_its_fields_and_a_store_its_splits(make_store: Callable[..., Path]) -> None:
     store = open_store(make_store())
     table = store.rows("train")

@@ -7,6 +7,7 @@ told apart by their names, form, and first and last chunks, which a saved state 
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -53,7 +54,12 @@ class Unsealed(Store):
 
     def __repr__(self) -> str:
         fields = ", ".join(self.fields(next(iter(self._rows.values()))))
-        return f"{type(self).__name__}({str(self.root)!r}, fields={fields})"
+        counts = ", ".join(f"{split} {len(rows):,}" for split, rows in self._rows.items())
+        return f"{type(self).__name__}({str(self.root)!r}, rows: {counts}, fields={fields})"
+
+    def _repr_html_(self) -> str:
+        """Without counts of sequences, for which all tokens would be read."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     @cached_property
     def digest(self) -> str:
