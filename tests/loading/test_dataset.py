@@ -45,7 +45,7 @@ def test_batches_in_any_order_whatever_fits(make_store: MakeStore, window: Any, 
         assert torch.equal(batch[name], values[chosen])
 
 
-@pytest.mark.parametrize("start", ["spawn", "fork", "forkserver", None])
+@pytest.mark.parametrize("start", ["spawn", "fork", pytest.param("forkserver", marks=pytest.mark.long), None])
 def test_in_a_dataloader(make_store: MakeStore, start: str | None) -> None:
     data = ZarrDataset(make_store(), tensors=("id", "half"))
     data[5]  # the parent has read already

@@ -137,6 +137,7 @@ def test_a_mistake_in_the_settings_of_the_machine_costs_nothing(own: Project) ->
     own.dvc("repro", "train@chess")
 
 
+@pytest.mark.long
 def test_a_refusal_by_a_stage_costs_nothing(own: Project) -> None:
     whole = own.read("params.yaml")
     before = {path: path.read_bytes() for path in made(own)}
