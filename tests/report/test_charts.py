@@ -40,10 +40,6 @@ def test_a_legend_leaves_out_the_unit_of_the_axis() -> None:
     assert "recorded = predicted" in words(drawn)
 
 
-def test_it_is_the_same_again() -> None:
-    assert lines("step", "loss", LINES) == lines("step", "loss", LINES)
-
-
 def run_of(steps: int) -> DomainRun:
     rows = {
         key: [{"step": str(step), key: str(value / (1 + step))} for step in range(steps)]
