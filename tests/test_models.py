@@ -606,7 +606,8 @@ def test_a_domain_that_lacks_something_says_what(
 ) -> None:
     folder, kind = write_random(project, "chess", elsewhere / "model"), type(get_domain("chess"))
     model = outofcore.load_model(folder)
-    monkeypatch.setattr(kind, "_has", lambda _, name: name != "predict")
+    optional = kind._optional
+    monkeypatch.setattr(kind, "_optional", lambda domain, name: optional(domain, name) if name != "predict" else None)
     for wrong in (lambda: model.predict("game.pgn"), lambda: model({})):
         with pytest.raises(ParamsError, match=r"domain chess has no predictions: its package has no predict\.py"):
             wrong()
