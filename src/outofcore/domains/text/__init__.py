@@ -98,10 +98,11 @@ class Text(Domain):
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The text of the tokens, by the tokenizer in the store's attributes; without one, the ids."""
-        from outofcore.domains.text.schema import tokenizer_of
-
         tokens = rows["tokens"]
-        return " ".join(map(str, tokens)) if attributes is None else tokenizer_of(attributes).decode(tokens)
+        if attributes is None:
+            return " ".join(map(str, tokens))
+        text: str = self._module("schema").tokenizer_of(attributes).decode(tokens)
+        return text
 
     def plan(self, section: TextSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Recommended settings by hardware, if other sizes are asked for; a size that makes no sense is a note."""
