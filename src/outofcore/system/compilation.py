@@ -30,7 +30,7 @@ __all__ = ["inlined_kernel", "inner_kernel", "kernel", "njit", "variable"]
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # Files of which compiled functions read constants, next to those that import this one.
-CONSTANTS = ("domains/*/schema.py", "domains/*/codes.py", "store/*.py")
+CONSTANTS = ("domains/*/schema.py", "domains/*/codes.py", "domains/*/moves.py", "store/*.py")
 KEPT = 4  # folders: the current one, and those of branches that someone switches between
 ROOM_BYTES = 64 << 20  # of free space without which nothing is kept
 BLOCK_BYTES = 64 << 10

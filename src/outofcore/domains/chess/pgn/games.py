@@ -108,9 +108,9 @@ def decoded(text: bytes) -> str:
         return text.decode("latin-1")
 
 
-def unescaped(value: bytes) -> str:
+def unescaped(tag: bytes) -> str:
     """Text of the value of a tag."""
-    return decoded(value).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
+    return decoded(tag).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
 
 
 def game_starts(data: Bytes) -> Ints:
