@@ -32,6 +32,7 @@ from harness.sides import once, tell
 
 BATCH, ROW, STEP = 256, (64, 64), 4096
 LIMIT = 900_000_000
+WORKERS = 2  # processes of the other sides
 DIRECT_BYTES, DIRECT_READS = 16 << 20, 4
 PEERS = ("litdata", "mosaicml-streaming")
 
@@ -127,7 +128,7 @@ def by_row(open_rows: Callable[[], Any], path: str) -> Iterable[Any]:
     from torch.utils.data import DataLoader
 
     count = sum(file.stat().st_size for file in files(Path(path))) // 4096  # not opened here: workers are forked
-    return DataLoader(Rows(open_rows, count // STEP * STEP), BATCH, shuffle=True, num_workers=2)  # type: ignore[arg-type, type-var]
+    return DataLoader(Rows(open_rows, count // STEP * STEP), BATCH, shuffle=True, num_workers=WORKERS)  # type: ignore[arg-type, type-var]
 
 
 def memmap(path: str) -> Iterable[Any]:
@@ -157,7 +158,7 @@ def litdata(path: str) -> Iterable[Any]:
     from litdata import StreamingDataLoader, StreamingDataset
 
     data = StreamingDataset(path, shuffle=True)
-    return StreamingDataLoader(data, batch_size=BATCH, num_workers=2, collate_fn=joined)
+    return StreamingDataLoader(data, batch_size=BATCH, num_workers=WORKERS, collate_fn=joined)
 
 
 def mosaicml(path: str) -> Iterable[Any]:
@@ -165,7 +166,7 @@ def mosaicml(path: str) -> Iterable[Any]:
     from torch.utils.data import DataLoader
 
     data = StreamingDataset(local=path, shuffle=True, batch_size=BATCH)
-    return DataLoader(data, BATCH, num_workers=2, collate_fn=joined)
+    return DataLoader(data, BATCH, num_workers=WORKERS, collate_fn=joined)
 
 
 READERS: dict[str, Callable[[str], Iterable[Any]]] = {

@@ -150,8 +150,8 @@ class _LoadedPool:
         self.drawn = pool
         self.start, self.stop = pool.start, pool.stop
         self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
-        self.parts = list[Job[None]]()  # tasks that decode its chunks but for those that it shares with the pool before
-        self.prepared: Job[list[Job[None]]]  # all tasks that decode its chunks
+        self.parts = list[Job[None]]()  # tasks that were submitted to decode its chunks
+        self.prepared: Job[list[Job[None]]]  # gives these, and those of the pool before, which may share chunks with it
         self.tasks = 0  # that were submitted
         self.done = threading.Semaphore(0)  # released by each task
 

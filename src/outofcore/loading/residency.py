@@ -205,9 +205,8 @@ def _plan(kind: ResidencyName, needs: MemoryEstimate, room: int, spare: int, bud
     if kind == "streamed" or (kind == "auto" and not worthwhile):
         return ResidencyPlan(kind="streamed", reason=reason, slots=least)
     share = f"{more / max(needs.chunks, 1):.0%} of the rows stay, in addition to two pools"
-    pinned = (
-        0 if needs.limits.access == "recurring" else more
-    )  # recently used chunks are the ones to keep where they recur
+    # Recently used chunks are the ones to keep where they recur.
+    pinned = 0 if needs.limits.access == "recurring" else more
     return ResidencyPlan(kind="hybrid", reason=f"{reason}; {share}", slots=least + more, pinned=pinned)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ class Descriptor:
     def announce(self, offset: int, length: int) -> None:
         """Let the system begin to read bytes that will be needed, 0 for all to the end, where it takes advice."""
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self.number, offset, length, os.POSIX_FADV_WILLNEED)
+            with suppress(OSError):  # of a filesystem that refuses advice: the read itself says what is wrong
+                os.posix_fadvise(self.number, offset, length, os.POSIX_FADV_WILLNEED)
 
 
 class Folder:
