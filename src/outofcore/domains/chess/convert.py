@@ -171,7 +171,7 @@ class _Conversion:
             by_oracle[place], plies[place] = reading.replay, count
         first_rows = np.cumsum(plies) - plies
         rows = _boards(int(plies.sum()))
-        engine.fill_rows(parsed, self.games, chosen, self.facts, first_rows, rows)
+        engine.fill_rows(parsed, first_rows, rows)
         for place, replay in by_oracle.items():
             span = slice(int(first_rows[place]), int(first_rows[place] + plies[place]))
             for name, column in replay.rows().items():
