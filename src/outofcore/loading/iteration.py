@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count, islice
 from typing import Any, NoReturn, Self
 from weakref import WeakSet
 
-import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.checks import shown, whole
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.epoch import Group, SplitEpoch, SplitReader
-from outofcore.loading.origins import Appearance, Origin, mixing_of, origins_of, rows_of, samples_with
+from outofcore.loading.notes import notes_of
+from outofcore.loading.origins import Appearance, Origin, appearances, mixing_of, origins_of_step
+from outofcore.loading.state import check_state, count_in, layout_of, state_of
 from outofcore.loading.workers import Job, Workers
-from outofcore.ndarrays import Ints
 from outofcore.order.batching import StepOrder, Steps
-from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import keep_freed_memory, return_freed_memory
-
-STATE_VERSION = 2  # of the order too
 
 _MOST_EPOCHS = 2**53  # JSON readers keep smaller numbers
 
@@ -72,8 +69,6 @@ class Loader(IterableDataset[Batch]):
     stats
         Since the loader was made: ``samples_per_second``, ``share_waited`` (of a step), ``seconds_waited``,
         ``bytes_read``, ``bytes_delivered``, ``batches``, ``samples``.
-    notes
-        Lines for the user, logged before the first batch.
     """
 
     def __init__(
@@ -81,27 +76,17 @@ class Loader(IterableDataset[Batch]):
         readers: Sequence[SplitReader],  # one per part
         steps: StepOrder,
         *,
-        seed: int,
-        stream: DeviceStream,
+        memory: int,  # bytes
         threads: int,  # that decode, and as many that make batches
-        flight: tuple[int, int],  # groups of batches in addition to the consumer's, and batches of a group
-        returns: bool,  # whether large blocks are returned to the system when they are freed
+        flight: tuple[int, int, bool],  # as BatchBytes.within has it
         skip: Steps,
-        notes: Sequence[str],
     ) -> None:
         self.readers = tuple(readers)
-        self.notes = tuple(notes)
-        self._epoch = 0
         self.stats = Stats()
+        self._epoch = 0
         self._steps, self._batching = steps, steps.batching
-        self._seed = seed
-        self._stream = stream
-        self._threads, self._returns, self._skip = threads, returns, skip
-        self._groups, self._group_batches = flight
-        self._layout = self.readers[0].describe()
-        if len(readers) > 1:
-            several = {reader.split.part: reader.describe() for reader in readers}
-            self._layout = {**several, "batch_size": steps.batching.size, "turns": steps.turns}
+        self._memory, self._threads, self._skip = memory, threads, skip
+        self._groups, self._group_batches, self._returns = flight
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False
         self._iteration: object = None  # the one that may deliver batches
@@ -131,6 +116,11 @@ class Loader(IterableDataset[Batch]):
             "a loader cannot be pickled or copied: call loader(...) where batches are needed, "
             "and continue there with load_state_dict(state)"
         )
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user, logged before the first batch."""
+        return tuple(notes_of(self.readers, self._batching, self._memory, self._threads))
 
     @property
     def samples(self) -> int:
@@ -191,19 +181,11 @@ class Loader(IterableDataset[Batch]):
         return self._state_at(self.epoch, self._received)
 
     def _state_at(self, epoch: int, received: int) -> dict[str, Any]:
-        first = self.readers[0].split
-        digests = [store.digest for store in first.stores]
-        return {
-            "version": STATE_VERSION,
-            "store": digests[0] if len(digests) == 1 else digests,
-            "split": first.name,
-            "part": ",".join(reader.split.part for reader in self.readers),
-            "seed": self._seed,
-            "layout": dict(self._layout),
-            "epoch": epoch,
-            "received": received,
-            **self._skipped(epoch, received),
-        }
+        return state_of(self.readers, self._layout, self._steps, self._skip, epoch, received)
+
+    @cached_property
+    def _layout(self) -> dict[str, Any]:
+        return layout_of(self.readers, self._steps)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume after the last batch that was received, on any number of ranks; an iteration that has begun ends.
@@ -219,9 +201,9 @@ class Loader(IterableDataset[Batch]):
         """
         if not isinstance(state, Mapping):
             raise StateError(f"expected a loader's state, got {shown(state)}")
-        epoch, received = (_count(state, name, _MOST_EPOCHS) for name in ("epoch", "received"))
-        _check({**state, "epoch": epoch, "received": received}, self._state_at(epoch, received))
-        _count(state, "received", self.samples)
+        epoch, received = (count_in(state, name, _MOST_EPOCHS) for name in ("epoch", "received"))
+        check_state({**state, "epoch": epoch, "received": received}, self._state_at(epoch, received))
+        count_in(state, "received", self.samples)
         starts, turns = self._steps.rest(epoch, received)
         left = len(turns) or self._batching.batches(starts[0], self.samples)
         if all(number in self._skip for number in islice(self._steps.numbers(epoch, received), left)):
@@ -287,15 +269,7 @@ class Loader(IterableDataset[Batch]):
             raise ParamsError("this loader has no batch, so no step")
         later, step = divmod(whole("step", step, 1) - 1, self.epoch_steps)
         epoch = whole("epoch", epoch, 0, _MOST_EPOCHS) + later
-        starts, turns = self._steps.rest(epoch, self._steps.received_before(epoch, step))
-        part = int(turns[0]) if len(turns) else 0
-        reader, first = self.readers[part], list[Ints]()
-        begin, stop = next(self._batching.spans(starts[part], reader.sampler.positions))
-        for place, rows in reader.first_rows(epoch, begin, self._batching):
-            first.append(rows[max(begin - place, 0) : stop - place])
-            if place + len(rows) >= stop:
-                break
-        return origins_of(reader.split, np.concatenate(first))
+        return origins_of_step(self.readers, self._steps, epoch, step)
 
     def steps_of(self, record: str, epochs: int = 1) -> list[Appearance]:
         """The steps at which rows of a record of the raw input come, in the first epochs.
@@ -313,18 +287,7 @@ class Loader(IterableDataset[Batch]):
             Epoch, step of that epoch from 1, and number of samples; none if the record is in another split, or left out
             by ``where``.
         """
-        ranges = [rows_of(reader.split, record) for reader in self.readers]
-        steps = list[Appearance]()
-        for epoch in range(whole("epochs", epochs, 1)):
-            turns, counts = self._steps.of_epoch(epoch)[0] if len(self.readers) > 1 else None, Counter[int]()
-            for part, reader in enumerate(self.readers):
-                edges = [0, *(stop for _, stop in self._batching.spans(0, reader.sampler.positions))]
-                for place, first in reader.first_rows(epoch, 0, self._batching) if ranges[part] else ():
-                    positions = place + samples_with(reader.split, first, ranges[part])
-                    batches = np.searchsorted(edges, positions[positions < edges[-1]], "right") - 1
-                    counts.update(((batches if turns is None else np.flatnonzero(turns == part)[batches]) + 1).tolist())
-            steps += [Appearance(epoch, step, counts[step]) for step in sorted(counts)]
-        return steps
+        return appearances(self.readers, self._steps, record, whole("epochs", epochs, 1))
 
     def close(self) -> None:
         """End the current iteration and free all memory."""
@@ -342,14 +305,6 @@ class Loader(IterableDataset[Batch]):
             self._end()
         self._epoch, self._received, self._begun = epoch, received, False
 
-    def _skipped(self, epoch: int, received: int) -> dict[str, Any]:
-        """Of a state: the steps before a position that are left out, if any are."""
-        if not self._skip:
-            return {}
-        steps, size = self._skip.until(self._steps.before(epoch, received)), self._batching.size
-        inside_step = len(self.readers) == 1 and received < self.samples and received % size
-        return {"skip": {"batch_size": size, "steps": steps}} if steps or inside_step else {}
-
     def _iterate(self, iteration: object) -> Generator[Batch]:
         before, numbers = (
             time.perf_counter(),
@@ -366,7 +321,7 @@ class Loader(IterableDataset[Batch]):
                     self._received, self._begun = self._received + delivery.stop - delivery.start, True
                     del delivery
                     continue
-                batch = self._stream.receive(delivery.batch, delivery.marked)
+                batch = self.readers[0].stream.receive(delivery.batch, delivery.marked)
                 self.stats.batches += 1
                 self.stats.samples += delivery.count
                 self.stats.bytes_delivered += delivery.bytes
@@ -438,53 +393,3 @@ def _close_all() -> None:
     """Close loaders while there are threads and modules, which finalizers of later find gone."""
     for loader in tuple(_loaders):
         loader.close()
-
-
-def _check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise StateError if a state is malformed, or has other values than the expected ones."""
-    try:
-        own, other = _leaves(expected), _leaves(state)
-    except (TypeError, ValueError, RecursionError):  # not what a loader saves
-        raise StateError(f"expected a loader's state, got {shown(state)}") from None
-    differing = [name for name in own | other if own.get(name) != other.get(name)]
-    if not differing:
-        return
-    tops = [name.partition(".")[0] for name in differing]
-    what = next(name for name in (*expected, *map(str, state)) if name in tops)
-    if what == "skip":
-        raise StateError(
-            f"the saved state left out {shown(state.get('skip', {}))} before its position, this loader "
-            f"{shown(expected.get('skip', {}))}: give the same skip, and batch_size, or begin without it"
-        )
-    in_both = [name for name in differing if name in own and name in other]
-    of_order = [name for name in in_both if name.rpartition(".")[2] in ("version", "order")]
-    if of_order:
-        raise StateError(
-            f"the saved state is of version {other[of_order[0]][:80]} of the order of samples, expected version "
-            f"{own[of_order[0]]}: continue with the release that saved it, or begin without it"
-        )
-    names = [name for name in differing if name.partition(".")[0] == what]
-    values, saved = (", ".join(f"{name} {leaves.get(name, 'none')}" for name in names) for leaves in (own, other))
-    raise StateError(
-        f"the saved state belongs to another {shown(what, 80)[1:-1]}: expected {shown(values, 80)[1:-1]}, the state "
-        f"has {shown(saved, 80)[1:-1]}; load it with what it was saved with, or begin without it"
-    )
-
-
-def _leaves(value: object, name: str = "") -> dict[str, str]:
-    """JSON texts of nested values by dotted name; of lists and tuples alike, whose values count from 1."""
-    if not isinstance(value, Mapping | list | tuple) or not value:
-        return {name: json.dumps(value)}
-    leaves: dict[str, str] = {}
-    for inner, inner_value in value.items() if isinstance(value, Mapping) else enumerate(value, 1):
-        leaves |= _leaves(inner_value, f"{name}.{inner}" if name else str(inner))
-    return leaves
-
-
-def _count(state: Mapping[str, Any], name: str, most: int) -> int:
-    if name not in state:
-        raise StateError(f"expected a loader's state, got one without {name}: {shown(state, 80)}")
-    try:
-        return whole(f"the saved state's {name}", state[name], 0, most)
-    except ParamsError as error:
-        raise StateError(str(error)) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import signature
@@ -22,16 +22,15 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import BatchBytes, measure, prove_tables, sample_bytes, smaller
 from outofcore.loading.residency import ResidencyPlan, choose
 from outofcore.loading.sequences import SOURCE
-from outofcore.loading.split import Split, field_names, open_split
+from outofcore.loading.split import field_names, open_split
 from outofcore.loading.transform import Transform
-from outofcore.order.batching import Batching, Last, StepOrder, Steps
+from outofcore.order.batching import Last, StepOrder, Steps
 from outofcore.order.plain import InOrder, Shuffle
-from outofcore.order.sampling import PoolLimits, Sampler, Sampling
+from outofcore.order.sampling import PoolLimits, Sampling
 from outofcore.order.windows import Window
 from outofcore.settings.hardware import usable_cores
 from outofcore.settings.residencies import ResidencyName
-from outofcore.settings.sizes import format_bytes
-from outofcore.store.joined import check_stores, splits_lines
+from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
 from outofcore.system.device import DeviceStream
 from outofcore.system.recycling import Recycler, Recyclers
@@ -215,28 +214,16 @@ def loader(
         opened.columns.read()
     for store in stores:
         store.digest  # noqa: B018 - for states: of data without a seal it reads chunks, while no others are held
-    mixing = [_mixing(*pair, batch_size) for pair in pairs]
-    groups, group_batches, returns = bytes_of_batches.within(room)
     stream = DeviceStream(device_named)
     recyclers: Recyclers = defaultdict(Recycler)
     readers = [SplitReader(*pair, seed, plan, stream, recyclers) for pair, plan in zip(pairs, plans, strict=True)]
     return Loader(
         readers,
         StepOrder([sampler.positions for _, sampler in pairs], batching, sampling.turns, seed),
-        seed=seed,
-        stream=stream,
+        memory=budget,
         threads=threads,
-        flight=(groups, group_batches),
-        returns=returns,
+        flight=bytes_of_batches.within(room),
         skip=skipped,
-        notes=[
-            *_notes(
-                readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} thread{'s' * (threads != 1)}"
-            ),
-            *filter(None, {sampler.note_for_ranks(batching.world) for _, sampler in pairs}),
-            *splits_lines(stores),
-            *filter(None, (store.note(split, list(opened_splits[0].rows.fields)) for store in stores)),
-        ],
     )
 
 
@@ -249,57 +236,3 @@ def sampling_of(shuffle: object) -> Sampling:
     if not isinstance(shuffle, Mapping):
         refuse("shuffle", "True, False, or a way of sampling such as outofcore.Shuffle(full=True)", shuffle)
     return instance("shuffle", shuffle, Shuffle) or Shuffle()
-
-
-def _mixing(split: Split, sampler: Sampler, batch_size: int) -> str:
-    """What batches are made of, and why there are none."""
-    if sampler.positions:
-        return sampler.mixing(batch_size, split.sequences.selected)
-    why = f"no sequence has the {split.windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
-    if not split.windows.rows:
-        why = "the split has no rows"
-    elif not split.sequences.selected:
-        why = f"no sequence of {split.path} is one where {split.selects}"
-    return f"no samples, so no batches: {why}"
-
-
-def _selected_line(split: Split) -> str:
-    """How much an expression selects, and what reading it costs."""
-    line = f"{split.sequences.selected:,} of {len(split.sequences):,} sequences are those where {split.selects}"
-    if split.used is None or not split.windows.samples:
-        return line
-    rows = len(split.used) * split.rows.chunk_rows / split.windows.samples
-    return f"{line}; an epoch decodes {rows:,.1f} rows for each sample, or a little more where rows are streamed"
-
-
-def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batching, limits: str) -> list[str]:
-    """Lines for the user: where rows are, how the batches of a single part mix, what happens to the last samples."""
-    first = readers[0]
-    path = first.split.path if len(readers) == 1 else f"{len(readers)} parts"
-    notes = []
-    if len(first.split.stores) > 1:
-        rows = sum(reader.split.windows.rows for reader in readers)
-        notes.append(f"{path}: {len(first.split.stores)} stores, {rows:,} rows")
-    if len(readers) == 1:
-        notes += [f"{path}: residency {first.plan.kind}: {first.plan.reason} ({limits})", f"{path}: {mixing[0]}"]
-    else:
-        kinds = Counter(reader.plan.kind for reader in readers)
-        notes.append(f"{path}: residency {', '.join(f'{kind} of {count}' for kind, count in kinds.items())} ({limits})")
-    for reader, line in zip(readers, mixing, strict=True):
-        if len(readers) > 1 and not reader.sampler.positions:
-            notes.append(f"{reader.split.path}: {line}")
-        if reader.split.windows.packs is not None:
-            notes.append(f"{reader.split.path}: {reader.split.windows.packs.report()}")
-        if reader.split.selects and reader.split.sequences.selected:
-            notes.append(f"{reader.split.path}: {_selected_line(reader.split)}")
-        notes += [f"{reader.split.path}: {line}" for line in reader.sampler.report()]
-    rests, full = (
-        [reader.sampler.positions % batching.size for reader in readers],
-        f"so that all batches hold {batching.size:,}",
-    )
-    if any(rests) and batching.last == "drop":
-        notes.append(f"{path}: {sum(rests):,} samples are dropped each epoch, {full}")
-    if any(rests) and batching.last == "pad":
-        twice = sum(batching.size - rest for rest in rests if rest)
-        notes.append(f"{path}: {twice:,} samples come twice each epoch, {full}")
-    return notes

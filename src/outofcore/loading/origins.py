@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,8 +14,10 @@ import numpy.typing as npt
 from outofcore.checks import refuse
 from outofcore.domains.registry import DOMAINS
 from outofcore.errors import ParamsError
+from outofcore.loading.epoch import SplitReader
 from outofcore.loading.split import Split
 from outofcore.ndarrays import Ints
+from outofcore.order.batching import StepOrder
 from outofcore.order.plain import PlainSampler
 from outofcore.order.sampling import Sampler
 from outofcore.order.weighted import WeightedSampler
@@ -65,6 +68,34 @@ class Appearance(NamedTuple):
     epoch: int
     step: int  # of that epoch, from 1
     samples: int
+
+
+def origins_of_step(readers: Sequence[SplitReader], steps: StepOrder, epoch: int, step: int) -> list[Origin]:
+    """Where the samples of the batch of a step come from, counted from 0 in its epoch; see :meth:`Loader.trace`."""
+    starts, turns = steps.rest(epoch, steps.received_before(epoch, step))
+    part = int(turns[0]) if len(turns) else 0
+    reader, first = readers[part], list[Ints]()
+    begin, stop = next(steps.batching.spans(starts[part], reader.sampler.positions))
+    for pool_start, rows in reader.first_rows(epoch, begin, steps.batching):
+        first.append(rows[max(begin - pool_start, 0) : stop - pool_start])
+        if pool_start + len(rows) >= stop:
+            break
+    return origins_of(reader.split, np.concatenate(first))
+
+
+def appearances(readers: Sequence[SplitReader], steps: StepOrder, record: str, epochs: int) -> list[Appearance]:
+    """The batches of the first epochs that have rows of a record; see :meth:`Loader.steps_of`."""
+    ranges, result = [rows_of(reader.split, record) for reader in readers], list[Appearance]()
+    for epoch in range(epochs):
+        turns, counts = steps.of_epoch(epoch)[0] if len(readers) > 1 else None, Counter[int]()
+        for part, reader in enumerate(readers):
+            edges = [0, *(stop for _, stop in steps.batching.spans(0, reader.sampler.positions))]
+            for pool_start, first in reader.first_rows(epoch, 0, steps.batching) if ranges[part] else ():
+                positions = pool_start + samples_with(reader.split, first, ranges[part])
+                batches = np.searchsorted(edges, positions[positions < edges[-1]], "right") - 1
+                counts.update(((batches if turns is None else np.flatnonzero(turns == part)[batches]) + 1).tolist())
+        result += [Appearance(epoch, step, counts[step]) for step in sorted(counts)]
+    return result
 
 
 def pieces(split: Split, first: Ints) -> tuple[Ints, Ints, Ints]:
