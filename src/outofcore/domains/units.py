@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.domain import Divided, Domain
 from outofcore.errors import OutOfCoreError, RawInputError
@@ -57,8 +55,9 @@ class UnitConverter:
                 rejects = (Reject(reason=UNREADABLE, offset=unit.offset, detail=why),)
                 return UnitResult(found=1, rows={}, sequences={}, keys=np.zeros((0, 16), np.uint8), rejects=rejects)
             index = {place: number for number, place in enumerate(unit.places)}
-            whole = [_of_whole(self._converted(part), [index[place] for place in part.places]) for part in parts]
-            return reduce(_combined, whole)
+            return _joined(
+                [_of_whole(self._converted(part), [index[place] for place in part.places]) for part in parts]
+            )
 
 
 def unit_converter(domain: Domain, section: Any, rate: AuditRate) -> UnitConverter:
@@ -72,43 +71,32 @@ def _of_whole(result: UnitResult, files: Sequence[int]) -> UnitResult:
     return replace(result, file=np.array(files, np.int64)[result.places], rejects=rejects)
 
 
-def _combined(left: UnitResult, right: UnitResult) -> UnitResult:
-    """The results of two parts as that of their unit."""
+def _joined(results: Sequence[UnitResult]) -> UnitResult:
+    """The results of the parts of a unit as that of the unit."""
+    stored = [result for result in results if len(result.keys)] or results[:1]  # nothing was converted of the others
+    names = dict.fromkeys(name for result in stored for name in result.stored_counts)
+    splits = [result.split for result in stored if result.split is not None]
     return UnitResult(
-        found=left.found + right.found,
-        rows=_columns(left.rows, right.rows),
-        sequences=_columns(left.sequences, right.sequences),
-        keys=np.concatenate([left.keys, right.keys]),
-        file=np.concatenate([left.places, right.places]),
-        split=_splits(left, right),
-        rejects=(*left.rejects, *right.rejects),
-        part=left.part or right.part,
-        unusual=left.unusual + right.unusual,
-        counts=Counter(left.counts) + Counter(right.counts),
+        found=sum(result.found for result in results),
+        rows=_columns([result.rows for result in stored]),
+        sequences=_columns([result.sequences for result in stored]),
+        keys=np.concatenate([result.keys for result in stored]),
+        file=np.concatenate([result.places for result in stored]),
+        split=np.concatenate(splits) if splits else None,
+        rejects=tuple(reject for result in results for reject in result.rejects),
+        part=next((result.part for result in results if result.part), ""),
+        unusual=sum(result.unusual for result in results),
+        counts=sum((Counter(result.counts) for result in results), Counter[str]()),
         stored_counts={
-            name: np.concatenate([_count(left, name), _count(right, name)])
-            for name in {**left.stored_counts, **right.stored_counts}
+            name: np.concatenate([result.stored_counts.get(name, 0 * result.places) for result in stored])
+            for name in names
         },
-        audits=(*left.audits, *right.audits),
-        audited=left.audited + right.audited,
-        differences=(*left.differences, *right.differences),
+        audits=tuple(audit for result in results for audit in result.audits),
+        audited=sum(result.audited for result in results),
+        differences=tuple(difference for result in results for difference in result.differences),
     )
 
 
-def _splits(left: UnitResult, right: UnitResult) -> npt.NDArray[Any] | None:
-    """The splits that a domain decides, None if it does not; a part without sequences decides none."""
-    splits = [half.split for half in (left, right) if len(half.keys)]
-    decided = [split for split in splits if split is not None]
-    return np.concatenate(decided) if decided and len(decided) == len(splits) else None
-
-
-def _count(result: UnitResult, name: str) -> npt.NDArray[Any]:
-    """A count of each sequence, 0 where the unit has none of it."""
-    return result.stored_counts.get(name, np.zeros(len(result.keys), np.int64))
-
-
-def _columns(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns one after the other; a part of which nothing was converted has none."""
-    if not left or not right:
-        return dict(left or right)
-    return {name: np.concatenate([left[name], right[name]]) for name in left}
+def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Columns one after the other."""
+    return {name: np.concatenate([columns[name] for columns in results]) for name in results[0]}
