@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
-import chess
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +14,9 @@ from outofcore.domains.boards.columns import filled
 from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.codes import UNFINISHED
 from outofcore.domains.chess.filters import KEPT, choose_rows, elo_failures, judge, reject_of, unrated_passed
+from outofcore.domains.chess.moves import QUEEN
 from outofcore.domains.chess.params import EVALUATIONS, RECORDS, ROWS, ChessSection
-from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column
+from outofcore.domains.chess.pgn.facts import Facts, packed, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.notes import NO_NOTES, Notes, add_engine_notes, new_notes
 from outofcore.domains.chess.pgn.records import as_pgn
@@ -120,7 +120,7 @@ class _Conversion:
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
             keys = _keys_of_games(keys, replayed)
-        unusual, draws, boards = _unusual(plies, rows), keys.view("<u8")[:, 1], dict(rows)
+        unusual, draws, boards = _unusual(replayed), keys.view("<u8")[:, 1], dict(rows)
         lengths, counts = self._select(replayed, rows)
         kept = lengths > 0
         stored = {"elo_unknown_kept": unrated_passed(self.facts, filters)[accepted]}
@@ -245,21 +245,11 @@ def _boards(count: int) -> Fields:
     return {field.name: np.empty((count, *field.shape), field.dtype) for field in written}
 
 
-@cache
-def _standard_start() -> Fields:
-    """The start position of standard chess as a row."""
-    game = oracle.Replay()
-    game.add(chess.Board(), chess.Move.from_uci("e2e4"))
-    return game.rows()
-
-
-def _unusual(plies: Ints, rows: Fields) -> npt.NDArray[np.bool_]:
-    """Games from another start position than that of standard chess, and those with an underpromotion."""
-    firsts, start = np.cumsum(plies) - plies, _standard_start()
-    unusual: npt.NDArray[np.bool_] = (rows["squares"][firsts] != start["squares"]).any(axis=(1, 2))
-    unusual |= (rows["state"][firsts] != start["state"]).any(axis=1)
-    promoted = rows["move"] >> 12
-    unusual[np.repeat(np.arange(len(plies)), plies)[(promoted > 0) & (promoted < chess.QUEEN - 1)]] = True
+def _unusual(replayed: ReplayedGames) -> npt.NDArray[np.bool_]:
+    """Games from a start position of their own, and those with an underpromotion."""
+    unusual: npt.NDArray[np.bool_] = replayed.games.spans("FEN")[replayed.accepted, 0] >= 0
+    promoted = replayed.boards["move"] >> 12
+    unusual[replayed.repeated(np.arange(len(unusual)))[(promoted > 0) & (promoted < QUEEN)]] = True
     return unusual
 
 
@@ -279,15 +269,10 @@ def _keys(rows: Fields, plies: Ints) -> Bytes:
 
 def _keys_of_games(keys: Bytes, replayed: ReplayedGames) -> Bytes:
     """Keys whose second half also depends on the game's facts; the first, of the moves alone, decides the split."""
-    pieces = [(keys, _spans(np.arange(len(keys)), KEY_BYTES))]
-    for numbers, prefix in ((replayed.facts.result, ""), (replayed.facts.date, "\0")):
-        distinct, place = np.unique(numbers, return_inverse=True)
-        texts, spans = packed(f"{prefix}{number}" for number in distinct.tolist())
-        pieces.append((texts, spans[place]))
-    for name in ("White", "Black", "UTCTime"):
-        texts, spans = packed_column(replayed.games, name, lambda text: f"\0{text.strip().strip('?')}")
-        pieces.append((texts, spans[replayed.accepted]))
-    half = KEY_BYTES // 2
+    names = ([name.strip().strip("?") for name in replayed.texts(tag)] for tag in ("White", "Black", "UTCTime"))
+    facts = zip(replayed.facts.result.tolist(), replayed.facts.date.tolist(), *names, strict=True)
+    half, numbers = KEY_BYTES // 2, np.arange(len(keys))
+    pieces = [(keys, _spans(numbers, KEY_BYTES)), packed("\0".join(map(str, facts_of_game)) for facts_of_game in facts)]
     return np.concatenate([keys[:, :half], keys_of(pieces, half)], axis=1)
 
 

@@ -71,13 +71,6 @@ def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     return _column(games, name, unescaped, object)
 
 
-def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, Ints]:
-    """Bytes of the distinct values of a tag, each through ``form``, and the span of each game's in them, (n, 2)."""
-    number, values = _distinct(games.data, games.spans(name))
-    texts, spans = packed(form(unescaped(value)) for value in values)
-    return texts, spans[number]
-
-
 def packed(texts: Iterable[str]) -> tuple[Bytes, Ints]:
     """Texts as UTF-8, one after the other, and the span of each, (n, 2)."""
     encoded = [text.encode() for text in texts]
