@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 import outofcore
 from outofcore import ZarrDataset, loader, open_store, reading
-from outofcore.errors import ParamsError, StoreError
+from outofcore.errors import DamagedStore, ParamsError, StoreError
 from tests.training.chess_run import write_store
 
 pytestmark = pytest.mark.xdist_group("report")
@@ -72,6 +72,14 @@ def test_every_domain_gives_ready_tensors_by_itself(stores: Path, name: str) -> 
     for field, tensor in dataset[1:4].items():
         assert torch.equal(tensor, torch.stack([dataset[number][field] for number in (1, 2, 3)]))
     assert repr(dataset) == f"ZarrDataset('{stores / name}.zarr', 'train'): {len(dataset):,} samples"
+
+
+def test_no_chunk_is_read_to_open_a_loader_of_ready_tensors(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "chess.zarr")
+    for shard in store.glob("train/*/c.0*"):
+        shard.write_bytes(bytes(shard.stat().st_size))
+    with loader(store, "train", 16) as batches, pytest.raises(DamagedStore):
+        next(iter(batches))
 
 
 def test_text_windows_move_in_training_only(stores: Path) -> None:

@@ -38,6 +38,7 @@ class Reading(Protocol):
 
         A sample's tensors depend only on its rows and its random word, not on the other samples: batches
         are the same for any number of samples per call and any number of ranks.
+        That of a domain is also called with rows of zeros, to know how large its tensors are.
 
         Parameters
         ----------

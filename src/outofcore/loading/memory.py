@@ -23,7 +23,7 @@ import torch
 
 from outofcore.errors import BudgetError
 from outofcore.loading.sequences import with_columns
-from outofcore.loading.split import Split, StoredReading
+from outofcore.loading.split import Split
 from outofcore.order.sampling import PoolLimits
 from outofcore.settings.sizes import format_bytes
 from outofcore.system.recycling import RETURNED_BYTES, recycled
@@ -241,11 +241,10 @@ def _reads_extents(split: Split, limits: PoolLimits) -> bool:
 
 
 def sample_bytes(split: Split) -> SampleBytes:
-    """Bytes per sample: of the stored fields by their shapes, else of the first sample, which is read."""
+    """Bytes per sample: by their shapes, or of the first sample, which is read for a user's reading or ``map``."""
     if not split.windows.samples:
         return SampleBytes(0)
-    stored = isinstance(split.reading, StoredReading) and not split.transform
-    rows = _blank_rows(split) if stored else _first_rows(split)
+    rows = _blank_rows(split) if split.ready and not split.transform else _first_rows(split)
     row_bytes = SAMPLE_BYTES + (split.windows.packs.runs_bytes if split.windows.packs else 0)
     row_bytes += sum(array.nbytes for array in rows.values())
     batch = split.reading(rows, np.zeros(1, np.uint64))

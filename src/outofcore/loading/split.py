@@ -79,6 +79,7 @@ class Split:
     part: str
     rows: Rows
     reading: Reading
+    ready: bool  # whether that is the domain's own or of stored fields: both take any rows, also of zeros
     windows: Windows
     sequences: Sequences
     columns: SequenceColumns
@@ -197,6 +198,7 @@ def open_split(
         part,
         rows,
         reader,
+        tensors is None or makes is None,
         windows,
         sequences,
         values,
