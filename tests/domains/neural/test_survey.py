@@ -23,13 +23,16 @@ def test_a_file_whose_modification_time_was_put_back_is_surveyed_again(
     facts = path.stat()
     section = NeuralSection.model_validate({"raw": str(tmp_path)})
     files = [RawFile("a.h5", str(path), facts.st_size)]
-    monkeypatch.setattr(survey, "_survey_all", lambda *_: path.read_bytes())
-    assert survey.survey_sessions(files, section) == b"before"
+    surveyed: list[bytes] = []
+    monkeypatch.setattr(survey, "find_sessions", lambda *_: surveyed.append(path.read_bytes()) or [])
+    assert survey.survey_sessions(files, section) == survey.survey_sessions(files, section) == ()
+    assert surveyed == [b"before"]
     path.write_bytes(b"behind")
     while path.stat().st_ctime_ns == facts.st_ctime_ns:  # until the clock of the filesystem has ticked
         os.utime(path)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert survey.survey_sessions(files, section) == b"behind"
+    survey.survey_sessions(files, section)
+    assert surveyed == [b"before", b"behind"]
 
 
 STIM, ROBS, TIMES = np.zeros((600, 4, 4), np.uint8), np.zeros((600, 3)), np.arange(600) / 60

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -74,8 +74,7 @@ class SessionSurvey:
     neuron_digests: frozenset[bytes]  # of the responses of each neuron that vary
     units: Units | None  # that were chosen
     pictures: ShownPictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
-    starts_at: int | None = None  # lowest number of a picture in names.frame
-    unread: tuple[str, ...] = ()  # arrays that no setting names
+    notes: Mapping[str, str] = field(default_factory=dict)  # what may be a mistake in the settings, by subject
 
 
 def survey(streams: Streams, source: SourceSection) -> SessionSurvey:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from outofcore.display.console import visible
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BLOCK
-from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
+from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, identify, take
 from outofcore.domains.neural.recordings.recording import first_names
 from outofcore.domains.neural.session_survey import SessionSurvey, ShownPictures, survey
@@ -31,6 +31,7 @@ from outofcore.domains.neural.splits import divide, listed
 from outofcore.domains.neural.streams import Streams, open_session
 from outofcore.domains.neural.transforms import apply, encode
 from outofcore.domains.neural.trials import Trials, number_conditions
+from outofcore.domains.sections import SplitSection
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import KEY_BYTES, Reject
@@ -47,55 +48,34 @@ PASS_BYTES = 1 << 24
 Sessions = tuple[tuple[Session, SessionSurvey | Reject], ...]
 """Sessions with their surveys, or why one cannot be converted."""
 
-_LOCK = threading.Lock()
-_last: tuple[object, Sessions] | None = None
-
 
 def survey_sessions(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
-    """Survey the sessions of an input; cached for the same files and settings."""
-    global _last
+    """Survey the sessions of an input; the last result is kept for the same files and settings."""
     stats = [file.path.stat() for file in files]
-    stamps = [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for stat in stats]
-    key = (tuple(files), stamps, section.source, section.splits, section.grow)
-    with _LOCK:
-        if _last is None or _last[0] != key:
-            _last = key, _survey_all(files, section)
-        return _last[1]
+    stamps = tuple((stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for stat in stats)
+    return _survey_all(tuple(files), stamps, section.source, section.splits, grows=section.grow)
 
 
-def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
-    sessions = [
-        (session, _surveyed(session, files, section.source)) for session in find_sessions(files, section.source)
-    ]
-    sessions = sessions if section.grow else _once(sessions)
+@lru_cache(maxsize=1)
+def _survey_all(
+    files: tuple[RawFile, ...],
+    stamps: tuple[tuple[int, ...], ...],
+    source: SourceSection,
+    splits: SplitSection,
+    *,
+    grows: bool,
+) -> Sessions:
+    del stamps
+    sessions = [(session, _surveyed(session, files, source)) for session in find_sessions(files, source)]
+    sessions = sessions if grows else _once(sessions)
     known = {session.file: surveyed for session, surveyed in sessions if isinstance(surveyed, SessionSurvey)}
-    trials, notes = divide(known, section.splits, grows=section.grow)
-    if section.splits.by != "content":
-        notes = []
-    counted_from_1 = [name for name, surveyed in known.items() if surveyed.starts_at and not section.source.first_frame]
-    if counted_from_1:
-        notes.append(
-            f"{listed(counted_from_1)}: names.frame never holds 0; if it numbers the frames from 1, set "
-            "source.first_frame: 1"
-        )
-    sideways = [
-        name
-        for name, surveyed in known.items()
-        if section.source.names.responses is not None and surveyed.alignment.bins < surveyed.neurons
-    ]
-    if sideways:
-        notes.append(
-            f"{listed(sideways)}: names.responses has more neurons ({known[sideways[0]].neurons}) than bins "
-            f"({known[sideways[0]].alignment.bins}); if its axis 1 is time, set source.time_axis: {{responses: 1}}"
-        )
-    silent = {name: surveyed.counts.get("trials_outside_spikes", 0) for name, surveyed in known.items()}
-    if any(silent.values()):
-        notes.append(
-            f"{listed([name for name in silent if silent[name]])}: {sum(silent.values())} of "
-            f"{sum(len(known[name].trials) for name in silent if silent[name])} trials end before the first spike of "
-            "all neurons or begin after the last: are trials and spikes on one clock?"
-        )
-    notes += _unread_notes(known, section.source.names)
+    trials, notes = divide(known, splits, grows=grows)
+    subjects: dict[str, list[str]] = {}
+    for name, surveyed in known.items():
+        for subject in surveyed.notes:
+            subjects.setdefault(subject, []).append(name)
+    notes = notes if splits.by == "content" else []
+    notes += [f"{listed(names)}: {known[names[0]].notes[subject]}" for subject, names in subjects.items()]
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")
     return tuple(
@@ -121,22 +101,30 @@ def _once(sessions: list[tuple[Session, SessionSurvey | Reject]]) -> list[tuple[
     return once
 
 
-def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> list[str]:
-    """What no setting names, once for all sessions with the same arrays, and which setting may be missing."""
-    sessions: dict[tuple[str, ...], list[str]] = {}
-    for name, surveyed in known.items():
-        sessions.setdefault(surveyed.unread, []).append(name)
-    notes = []
-    for unread, files in sessions.items():
-        if unread:
-            hints = []
-            for word, setting in SUGGESTED.items():
-                likely = next((array for array in unread if word in PurePosixPath(array).name.lower()), None)
-                framed = names.stimulus is not None or setting != "frame_times"
-                if likely is not None and getattr(names, setting) is None and framed:
-                    hints.append(f"source.names.{setting}: {likely}")
-            hint = f"; perhaps {', '.join(hints)}" if hints else ""
-            notes.append(f"{listed(files)}: not read: {first_names(unread, MOST_LISTED)}{hint}")
+def _notes(streams: Streams, surveyed: SessionSurvey, source: SourceSection) -> dict[str, str]:
+    """What may be a mistake in the settings, by subject: of several sessions that of the first is printed."""
+    notes, names, neurons, bins = dict[str, str](), source.names, surveyed.neurons, surveyed.alignment.bins
+    if names.frame is not None and not source.first_frame and _lowest(streams.shown.array):
+        notes["frame"] = "names.frame never holds 0; if it numbers the frames from 1, set source.first_frame: 1"
+    if names.responses is not None and bins < neurons:
+        notes["axis"] = (
+            f"names.responses has more neurons ({neurons}) than bins ({bins}); if its axis 1 is time, set "
+            "source.time_axis: {responses: 1}"
+        )
+    if silent := surveyed.counts.get("trials_outside_spikes"):
+        notes["clock"] = (
+            f"{silent} of {len(surveyed.trials)} trials end before the first spike of all neurons or begin after the "
+            "last: are trials and spikes on one clock?"
+        )
+    if streams.unread:
+        hints = []
+        for word, setting in SUGGESTED.items():
+            likely = next((array for array in streams.unread if word in PurePosixPath(array).name.lower()), None)
+            framed = names.stimulus is not None or setting != "frame_times"
+            if likely is not None and getattr(names, setting) is None and framed:
+                hints.append(f"source.names.{setting}: {likely}")
+        unread = f"not read: {first_names(streams.unread, MOST_LISTED)}{'; perhaps ' * bool(hints)}{', '.join(hints)}"
+        notes[unread] = unread
     return notes
 
 
@@ -155,14 +143,12 @@ def _surveyed(session: Session, files: Sequence[RawFile], source: SourceSection)
 def _examined(session: Session, source: SourceSection) -> SessionSurvey | Reject:
     try:
         with closing(open_session(session, source)) as streams:
-            surveyed = replace(survey(streams, source), unread=streams.unread)
+            surveyed = survey(streams, source)
             if streams.indexed and streams.repeat is None:
-                trials, pictures = find_pictures(
-                    BinReader(streams, surveyed.alignment, source), streams, surveyed.trials, source
-                )
+                reader = BinReader(streams, surveyed.alignment, source)
+                trials, pictures = find_pictures(reader, streams, surveyed.trials, source)
                 surveyed = replace(surveyed, trials=trials, pictures=pictures)
-            numbers = streams.shown.array if source.names.frame is not None else None
-            return surveyed if numbers is None else replace(surveyed, starts_at=lowest_number(numbers))
+            return replace(surveyed, notes=_notes(streams, surveyed, source))
     except SessionError as error:
         return Reject(reason=error.reason, offset=0, detail=str(error))
     except OSError as error:
@@ -194,7 +180,7 @@ def find_pictures(
     return trials, ShownPictures(trial[counts[place]], content[place[counts[place]]])
 
 
-def lowest_number(numbers: RecordedArray) -> int | None:
+def _lowest(numbers: RecordedArray) -> int | None:
     """The lowest number of a picture that is 0 or more, if there is any."""
     lowest = []
     for start in range(0, numbers.shape[0], BLOCK):
