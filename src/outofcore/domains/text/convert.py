@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from outofcore.domains.text.params import BY_PLACE, UNKNOWN, TextSection
 from outofcore.domains.text.tokens.engine import Ids, Lengths, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
-from outofcore.system.compilation import kernel
 
 
 def make_converter(section: TextSection, rate: AuditRate) -> Converter:
@@ -42,7 +41,7 @@ class Converter:
         ids, lengths = self._without_ends(ids, lengths, documents)
         texts = documents.texts
         sizes = np.array([len(text) for text in texts], np.int64)
-        counted = _characters(texts, sizes)
+        characters = np.array([len(text.decode()) for text in texts], np.int64)
         tokens, framed = self._framed(ids, lengths)
         result = UnitResult(
             found=len(texts) + len(documents.rejects),
@@ -50,7 +49,7 @@ class Converter:
             sequences={
                 "length": framed,
                 "bytes": sizes,
-                "characters": counted,
+                "characters": characters,
                 "source": np.array([stretch.source for stretch in unit.stretches], np.int32)[documents.files],
                 "member": np.array([stretch.member for stretch in unit.stretches], np.int32)[documents.files],
                 "offset": np.array(documents.offsets, np.int64),
@@ -60,7 +59,7 @@ class Converter:
             rejects=tuple(documents.rejects),
             counts=self._counts(unit, documents),
             split=np.array(documents.splits) if documents.splits else None,
-            stored_counts={"bytes": sizes, "characters": counted, "tokens": lengths, **self._unknown(ids, lengths)},
+            stored_counts={"bytes": sizes, "characters": characters, "tokens": lengths, **self._unknown(ids, lengths)},
         )
         return self._audited(result, unit, documents, ids, lengths)
 
@@ -120,26 +119,3 @@ class Converter:
         marks = sum((stretch.detail or NOTHING).marks for stretch in unit.stretches)
         placed = len(documents.splits) if self.section.splits.by == "content" else 0
         return +Counter(byte_order_marks=marks, divisions=documents.divisions, **{BY_PLACE: placed})
-
-
-def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:
-    """Code points of each text."""
-    joined = b"".join(texts)
-    if joined.isascii():
-        return sizes
-    counted = np.empty_like(sizes)
-    _count_characters(np.frombuffer(joined, np.int8), sizes, counted)
-    return counted
-
-
-@kernel
-def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
-    start = 0
-    for number, size in enumerate(sizes):
-        text = data[start : start + size]
-        count = 0
-        for place in range(size):
-            # As signed numbers, UTF-8 continuation bytes (0x80 to 0xBF) are those below -64.
-            count += text[place] >= -64
-        counted[number] = count
-        start += size

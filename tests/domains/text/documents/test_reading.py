@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.text.documents import reading
-from outofcore.domains.text.documents.reading import LINES, Reader, division, first_wrong_byte, parts_of
+from outofcore.domains.text.documents.reading import LINES, Reader, division, parts_of
 from outofcore.domains.text.params import SourceSection
 
 SEPARATORS = st.sampled_from(["\n\n", "\n", "aba", "<|end|>", "\n---\n", "ab", "\r\n\r\n", "aa"])
@@ -74,26 +73,3 @@ def test_bytes_given_back_are_read_again():
     assert reader.read(9) == b"5"
     assert reader.read(9) == b"6789"
     assert reader.read(9) == b""
-
-
-BYTES = st.lists(
-    st.one_of(st.sampled_from([b"a", "é".encode(), "中".encode(), "😀".encode()]), st.binary(max_size=4))
-).map(b"".join)
-
-
-@given(data=BYTES)
-def test_the_first_wrong_byte_is_where_decoding_stops(data):
-    try:
-        data.decode()
-        expected = -1
-    except UnicodeDecodeError as error:
-        expected = error.start
-    assert first_wrong_byte(data) == expected
-
-
-@given(data=BYTES)
-def test_long_texts_are_valid_where_short_ones_are(data):
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setattr(reading, "_FEW_BYTES", 0)
-        at_once = first_wrong_byte(data)
-    assert at_once == first_wrong_byte(data)

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from outofcore.domains.text.documents.parquet import MOST_DOCUMENTS, grouped, values
 from outofcore.domains.text.params import RECORD_BYTES, SourceSection, TextSection
@@ -33,8 +32,6 @@ TABLE_MARKS = (b"ARROW1", b"PAR1")
 COLUMNS = (".parquet", ".arrow")
 BOM = b"\xef\xbb\xbf"
 _OPENING = re.compile(r"[^\[\s,]")
-# Below this many bytes, decoding is faster than calling another library.
-_FEW_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -304,21 +301,8 @@ class OpenMember:
 
 def first_wrong_byte(raw: bytes) -> int:
     """Where bytes stop being UTF-8, -1 if they do not."""
-    if raw.isascii() or (len(raw) >= _FEW_BYTES and _is_utf8(raw)):
-        return -1
     try:
         raw.decode()
     except UnicodeDecodeError as error:
         return error.start
     return -1
-
-
-def _is_utf8(raw: bytes) -> bool:
-    """Whether many bytes are valid UTF-8, much faster than by decoding them."""
-    offsets = np.array([0, len(raw)], np.int64)
-    text = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
-    try:
-        text.validate(full=True)
-    except pa.ArrowException:
-        return False
-    return True

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import psutil
 
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, dumped, reporting_panics
-from outofcore.system.compilation import kernel
 
 Ids = npt.NDArray[np.uint32]
 Lengths = npt.NDArray[np.int64]
@@ -99,10 +98,9 @@ class FastEngine(ReferenceEngine):
         self._local = threading.local()
         self._normalizes = content.get("normalizer") is not None
         self._state = np.full(0x110000, _UNKNOWN, np.uint8)  # of each code point; the probes have those of ASCII
-        self._state[:0x80] = _ALIKE
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        if not self._alike(b"".join([text for text in texts if not text.isascii()])):
+        if not self._alike(b"".join(texts)):
             if len(texts) == 1:
                 return super().encode(texts)
             encoded = [self.encode([text]) for text in texts]
@@ -115,15 +113,13 @@ class FastEngine(ReferenceEngine):
             return super().encode(texts)
 
     def _alike(self, text: bytes) -> bool:
-        """Whether each character of a text has the ids of ``tokenizers``."""
+        """Whether each character of a text beyond ASCII has the ids of ``tokenizers``."""
         data = np.frombuffer(text, np.uint8)
-        firsts = np.flatnonzero(data >= 0xC0)
-        if _all_alike(data, firsts, self._state):
-            return True
-        for code in map(ord, set(text.decode())):
-            if self._state[code] == _UNKNOWN:
-                self._state[code] = _ALIKE if self._is_alike(chr(code)) else _DIFFERENT
-        return bool(_all_alike(data, firsts, self._state))
+        # The bytes of all characters beyond ASCII, which are UTF-8 without the others, too.
+        codes = np.frombuffer(data[data >= 0x80].tobytes().decode().encode("utf-32-le"), "<u4")
+        for code in np.unique(codes[self._state[codes] == _UNKNOWN]).tolist():
+            self._state[code] = _ALIKE if self._is_alike(chr(code)) else _DIFFERENT
+        return bool((self._state[codes] == _ALIKE).all())
 
     def _is_alike(self, character: str) -> bool:
         """Compare a character in contexts; what one that Python's tables lack forms with others is not known."""
@@ -210,25 +206,6 @@ def _compositions() -> dict[str, list[str]]:
             form = normalize("NFD", character)
             by_last.setdefault(form[-1], []).append(form)
     return by_last
-
-
-@kernel
-def _all_alike(data: Any, firsts: Any, state: Any) -> bool:
-    """Whether the characters of several bytes, which begin at ``firsts`` in UTF-8 (n,) uint8, are alike by the state.
-
-    That is of each code point, (0x110000,).
-    """
-    for place in firsts:
-        first = np.int64(data[place])
-        width = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-        if place + width > len(data):
-            return False
-        code = first & (0x7F >> width)
-        for following in range(place + 1, place + width):
-            code = code << 6 | np.int64(data[following]) & 0x3F
-        if code >= len(state) or state[code] != _ALIKE:
-            return False
-    return True
 
 
 def _added(tokenizer: Tokenizer) -> list[str]:
