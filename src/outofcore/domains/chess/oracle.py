@@ -19,24 +19,7 @@ import chess.pgn
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.codes import (
-    BLACK_TO_MOVE,
-    BLACK_WINS,
-    CODES,
-    CONFLICT,
-    DRAW,
-    INNER_ROOK_SHIFT,
-    LARGEST_CLOCK,
-    LARGEST_EVALUATION,
-    LARGEST_HALFMOVE_CLOCK,
-    LARGEST_MATE,
-    NO_CLOCK,
-    NO_EN_PASSANT,
-    NO_EVALUATION,
-    NO_MATE,
-    NO_RESULT,
-    WHITE_TO_MOVE,
-)
+from outofcore.domains.chess import codes
 from outofcore.domains.chess.engine import start_tags
 from outofcore.domains.chess.moves import move_code
 from outofcore.domains.chess.pgn.classes import result_of, spelled
@@ -108,10 +91,10 @@ class Replay:
         rights, square = board.clean_castling_rights(), board.ep_square
         self._states.extend(
             (
-                WHITE_TO_MOVE if board.turn == chess.WHITE else BLACK_TO_MOVE,
+                codes.WHITE_TO_MOVE if board.turn == chess.WHITE else codes.BLACK_TO_MOVE,
                 rights and _castling(rights, kings, rooks, white & (kings | rooks)),
-                NO_EN_PASSANT if square is None else chess.square_file(square),
-                min(board.halfmove_clock, LARGEST_HALFMOVE_CLOCK),
+                codes.NO_EN_PASSANT if square is None else chess.square_file(square),
+                min(board.halfmove_clock, codes.LARGEST_HALFMOVE_CLOCK),
             )
         )
         self._moves.append(move_code(move.from_square, move.to_square, (move.promotion or 1) - 1))
@@ -121,7 +104,7 @@ class Replay:
         boards = np.array(self._boards, np.uint64).reshape(-1, 8)
         own = (boards[:, 6:, None] & boards[:, None, :6]).reshape(-1, 12, 1).view(np.uint8)  # White's, then Black's
         ranks = np.unpackbits(own[..., None], axis=3, bitorder="little")  # (positions, 12, ranks, files)
-        pieces = np.einsum("pkrf,k->prf", ranks, np.array(list(CODES.values()), np.uint8))
+        pieces = np.einsum("pkrf,k->prf", ranks, np.array(list(codes.CODES.values()), np.uint8))
         return {
             "squares": pieces[:, 0::2] | pieces[:, 1::2] << 4,
             "state": np.array(self._states, np.uint8).reshape(-1, 4),
@@ -227,8 +210,8 @@ def read_pgn(
         reading = readings[game] = read(start_tags(games, variant_of(games, game), game), body)
         games.plies[game] = len(reading.comments)
         games.first_clocks[game] = [bracket_notes(texts)[0] for texts in (*reading.comments, [], [])[:2]]
-        results = set(reading.results) or {NO_RESULT}
-        games.results[game] = results.pop() if len(results) == 1 else CONFLICT
+        results = set(reading.results) or {codes.NO_RESULT}
+        games.results[game] = results.pop() if len(results) == 1 else codes.CONFLICT
         moves = _COMMENTS.sub("", body)
         faults = {
             fault: True,
@@ -296,8 +279,8 @@ def difference(
     if source.engine_comments:
         add_engine_notes(notes, reading.comments, boards["state"][:, 0])
     game = game._replace(ply=np.arange(count), boards=boards, notes=notes)
-    if reading.results and reading.results[0] <= BLACK_WINS:
-        game = game._replace(facts=game.facts._replace(result=np.array([DRAW - reading.results[0]], np.int8)))
+    if reading.results and reading.results[0] <= codes.BLACK_WINS:
+        game = game._replace(facts=game.facts._replace(result=np.array([codes.DRAW - reading.results[0]], np.int8)))
     for column in position_columns(source):
         name = column.field.name
         mine, wanted = stored[name], np.asarray(column.values(game))
@@ -330,7 +313,7 @@ def _castling(rooks_with_right: int, kings: int, rooks: int, white: int) -> int:
         right = 1 << (not color) * 2 + queenside
         outside = [square for square in chess.scan_forward(rooks & own) if square >> 3 == rook >> 3]
         inner = outside[0] < rook if queenside else outside[-1] > rook
-        rights |= right | (right << INNER_ROOK_SHIFT if inner else 0)
+        rights |= right | (right << codes.INNER_ROOK_SHIFT if inner else 0)
     return rights
 
 
@@ -348,14 +331,14 @@ def bracket_notes(comments: Sequence[str]) -> tuple[int, int, int, int, int]:
     """Clock, evaluation, mate and time of the comments on a move, and how many of these notes cannot be read."""
     comment = " ".join(comments)
     if "[%" not in comment:
-        return NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK, 0
-    evaluation, mate = NO_EVALUATION, NO_MATE
+        return codes.NO_CLOCK, codes.NO_EVALUATION, codes.NO_MATE, codes.NO_CLOCK, 0
+    evaluation, mate = codes.NO_EVALUATION, codes.NO_MATE
     if match := _EVALUATION.search(comment):
         if match["mate"]:
-            mate = int(max(Decimal(-LARGEST_MATE), min(Decimal(match["mate"]), Decimal(LARGEST_MATE))))
+            mate = int(max(Decimal(-codes.LARGEST_MATE), min(Decimal(match["mate"]), Decimal(codes.LARGEST_MATE))))
         else:
             centipawns = int(Decimal(match["cp"]) * 100)
-            evaluation = max(-LARGEST_EVALUATION, min(centipawns, LARGEST_EVALUATION))
+            evaluation = max(-codes.LARGEST_EVALUATION, min(centipawns, codes.LARGEST_EVALUATION))
     readable = sum(len(expression.findall(comment)) for expression in (_CLOCK, _SPENT, _EVALUATION))
     unread = len(_NAMED.findall(comment)) - readable
     return _time(_CLOCK.search(comment)), evaluation, mate, _time(_SPENT.search(comment)), unread
@@ -363,7 +346,7 @@ def bracket_notes(comments: Sequence[str]) -> tuple[int, int, int, int, int]:
 
 def _time(match: re.Match[str] | None) -> int:
     if match is None:
-        return NO_CLOCK
+        return codes.NO_CLOCK
     with localcontext(_TRUNCATING):
         seconds = Decimal(match["hours"] or 0) * 3600 + Decimal(match["minutes"] or 0) * 60 + Decimal(match["seconds"])
-        return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
+        return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(codes.LARGEST_CLOCK)))

@@ -13,17 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.boards.columns import Column, game_column
-from outofcore.domains.chess.codes import (
-    CASTLING_BITS,
-    CODES,
-    LARGEST_CLOCK,
-    MATED,
-    NO_CLOCK,
-    NO_EVALUATION,
-    NO_MATE,
-    STATE,
-    VARIANT_NAMES,
-)
+from outofcore.domains.chess import codes
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.store.schema import Schema
 
@@ -35,9 +25,9 @@ if TYPE_CHECKING:
 def _position_evaluation(games: ReplayedGames) -> npt.NDArray[np.int16]:
     """As noted after the move before, or by the search that chose the move."""
     notes = games.notes
-    noted = np.where(notes.mate != 0, np.sign(notes.mate) * np.int16(MATED), notes.evaluation)
-    before = np.full(len(noted), NO_EVALUATION, np.int16)
-    before[1:] = np.where((games.ply[1:] > 0) & ~notes.searched[:-1], noted[:-1], NO_EVALUATION)
+    noted = np.where(notes.mate != 0, np.sign(notes.mate) * np.int16(codes.MATED), notes.evaluation)
+    before = np.full(len(noted), codes.NO_EVALUATION, np.int16)
+    before[1:] = np.where((games.ply[1:] > 0) & ~notes.searched[:-1], noted[:-1], codes.NO_EVALUATION)
     return np.where(notes.searched, noted, before)
 
 
@@ -48,11 +38,13 @@ def _time_spent(games: ReplayedGames) -> npt.NDArray[np.int32]:
     controls = zip(games.texts("TimeControl"), first_clocks, strict=True)
     gains = [[increment(control, clock) for clock in of_players] for control, of_players in controls]
     increments = games.repeated(np.array(gains).reshape(-1, 2))[np.arange(len(clock)), games.ply & 1]
-    before = np.full(len(clock), NO_CLOCK)
+    before = np.full(len(clock), codes.NO_CLOCK)
     before[2:] = clock[:-2]
     took = before + increments - clock
-    by_clock = (spent == NO_CLOCK) & (games.ply >= 2) & (increments >= 0) & (before >= 0) & (clock >= 0) & (took >= 0)
-    spent[by_clock] = np.minimum(took[by_clock], LARGEST_CLOCK)
+    by_clock = (
+        (spent == codes.NO_CLOCK) & (games.ply >= 2) & (increments >= 0) & (before >= 0) & (clock >= 0) & (took >= 0)
+    )
+    spent[by_clock] = np.minimum(took[by_clock], codes.LARGEST_CLOCK)
     return spent
 
 
@@ -63,7 +55,7 @@ POSITION_COLUMNS = (
         "pieces on two squares per byte: in [pair, file], the lower four bits are the square of that file on rank "
         "2 * pair + 1, the upper four the square above it; 0: empty",
         lambda games: games.boards["squares"],
-        {"codes": CODES},
+        {"codes": codes.CODES},
         shape=(4, 8),
     ),
     game_column(
@@ -74,7 +66,7 @@ POSITION_COLUMNS = (
         "the king), file of the pawn that has just gone two squares, whether it can be taken or not (255: none), "
         "halfmove clock (at most 255)",
         lambda games: games.boards["state"],
-        {"columns": list(STATE), "castling_bits": CASTLING_BITS},
+        {"columns": list(codes.STATE), "castling_bits": codes.CASTLING_BITS},
         shape=(4,),
     ),
     game_column("ply", "uint16", "half-moves since the first position of the game"),
@@ -96,21 +88,21 @@ POSITION_COLUMNS = (
         "int32",
         "centiseconds left to the mover after the move; -1: not noted",
         lambda games: games.notes.clock,
-        fill=NO_CLOCK,
+        fill=codes.NO_CLOCK,
     ),
     game_column(
         "evaluation",
         "int16",
         "centipawns for White after the move, as noted in the file; -32768: not noted",
         lambda games: games.notes.evaluation,
-        fill=NO_EVALUATION,
+        fill=codes.NO_EVALUATION,
     ),
     game_column(
         "mate",
         "int8",
         "moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
         lambda games: games.notes.mate,
-        fill=NO_MATE,
+        fill=codes.NO_MATE,
     ),
     game_column(
         "position_evaluation",
@@ -118,7 +110,7 @@ POSITION_COLUMNS = (
         "centipawns for White of the position before the move: noted after the move before ([%eval]), or by the engine "
         "that chose the move; a mate is 32767 or -32767; -32768: not noted",
         _position_evaluation,
-        fill=NO_EVALUATION,
+        fill=codes.NO_EVALUATION,
     ),
     game_column(
         "time_spent",
@@ -126,7 +118,7 @@ POSITION_COLUMNS = (
         "centiseconds that the move took, as noted or by the clocks; -1: unknown",
         _time_spent,
         setting="time_spent",
-        fill=NO_CLOCK,
+        fill=codes.NO_CLOCK,
     ),
 )
 
@@ -162,7 +154,7 @@ GAME_COLUMNS = (
         "uint8",
         "kind of chess",
         lambda games: games.facts.variant,
-        {"names": [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]},
+        {"names": [codes.VARIANT_NAMES[code] for code in sorted(codes.VARIANT_NAMES)]},
     ),
     game_column("result", "int8", "result for White: 1, 0, -1; -128: unfinished", lambda games: games.facts.result),
     game_column("plies", "uint16", "half-moves of the whole game, stored or not"),

@@ -7,17 +7,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
-from outofcore.domains.chess.codes import (
-    BLACK_WINS,
-    CHESS960,
-    DRAW,
-    NO_CLOCK,
-    NO_RESULT,
-    OTHER_VARIANT,
-    STANDARD,
-    UNKNOWN_RESULT,
-    WHITE_WINS,
-)
+from outofcore.domains.chess import codes
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
@@ -30,7 +20,7 @@ _CHESS960_NAMES = {
     *("freestylechess", "frc", "dfrc", "doublefischerrandom", "doublefischerrandomchess", "chess9lx"),
 }
 
-_RESULTS = {"1-0": WHITE_WINS, "1/2-1/2": DRAW, "0-1": BLACK_WINS, "*": UNKNOWN_RESULT}
+_RESULTS = {"1-0": codes.WHITE_WINS, "1/2-1/2": codes.DRAW, "0-1": codes.BLACK_WINS, "*": codes.UNKNOWN_RESULT}
 _SPELLINGS = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\x96\x97", "-"),
@@ -77,8 +67,8 @@ def variant_code(name: str) -> int:
     """Variant of a ``Variant`` tag, in any spelling (``fischerandom``, ``Chess 960``)."""
     key = re.sub(r"[\s_-]", "", name.lower())
     if name.strip() in _STANDARD_NAMES or key in _STANDARD_NAMES:
-        return STANDARD
-    return CHESS960 if key in _CHESS960_NAMES else OTHER_VARIANT
+        return codes.STANDARD
+    return codes.CHESS960 if key in _CHESS960_NAMES else codes.OTHER_VARIANT
 
 
 @lru_cache(maxsize=1024)
@@ -103,7 +93,7 @@ def _first_period(control: str) -> tuple[int, int, int] | None:
     return int(match[1] or 0), int(Decimal(match[2]) * 100), int(Decimal(match[3] or 0) * 100)
 
 
-def time_class(control: str, first_clock: int = NO_CLOCK) -> TimeClass:
+def time_class(control: str, first_clock: int = codes.NO_CLOCK) -> TimeClass:
     """Class of a ``TimeControl`` tag, by the seconds available for 40 moves: base + 40 increments.
 
     The first period counts: ``40/7200:3600`` gives 7200 seconds for 40 moves. Seconds may have decimals, as engine
@@ -129,16 +119,16 @@ def time_class(control: str, first_clock: int = NO_CLOCK) -> TimeClass:
     return next((name for bound, name in _BOUNDS if seconds <= bound), "classical")
 
 
-def increment(control: str, first_clock: int = NO_CLOCK) -> int:
+def increment(control: str, first_clock: int = codes.NO_CLOCK) -> int:
     """Centiseconds that a player's clock gains per move; ``NO_CLOCK`` if unknown, or if a later period adds time.
 
     A player who goes berserk on Lichess, so that his first clock is half of the base, gains nothing.
     """
     period = _first_period(control)
     if period is None or period[0] or ":" in control or "*" in control:
-        return NO_CLOCK
+        return codes.NO_CLOCK
     _, base, gain = period
-    return 0 if first_clock != NO_CLOCK and abs(2 * first_clock - base) < 200 else gain
+    return 0 if first_clock != codes.NO_CLOCK and abs(2 * first_clock - base) < 200 else gain
 
 
 @lru_cache(maxsize=4096)
@@ -158,7 +148,7 @@ def is_rated(event: str, *, has_rating_change: bool) -> bool:
 
 def result_of(word: str) -> int:
     """Which result a word is, its dash and halves in any spelling (``1\u20130``, ``\u00bd-\u00bd``, ``1/2``)."""
-    return _RESULTS.get(spelled(word), NO_RESULT)
+    return _RESULTS.get(spelled(word), codes.NO_RESULT)
 
 
 def spelled(text: str) -> str:

@@ -12,17 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outofcore.domains.chess.codes import (
-    BLACK_WINS,
-    CHESS960,
-    CONFLICT,
-    DRAW,
-    NO_RESULT,
-    STANDARD,
-    UNFINISHED,
-    UNKNOWN_RESULT,
-    WHITE_WINS,
-)
+from outofcore.domains.chess import codes
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, result_of, variant_code
 from outofcore.domains.chess.pgn.games import Games, decoded, unescaped
 from outofcore.ndarrays import Bytes, Ints
@@ -52,15 +42,15 @@ def read_facts(games: Games) -> Facts:
     elo = [_column(games, name, _elo, np.int16) for name in ("WhiteElo", "BlackElo")]
     date, utc_date = (_column(games, name, _date, np.int32) for name in ("Date", "UTCDate"))
     tagged, marker = _column(games, "Result", _result, np.uint8), games.results
-    decided = (tagged >= WHITE_WINS) & (tagged <= BLACK_WINS)
-    outcome = np.where(decided & ((marker == NO_RESULT) | (marker == UNKNOWN_RESULT)), tagged, marker)
-    both = decided & (marker >= WHITE_WINS) & (marker <= BLACK_WINS)
-    outcome[both & (tagged != marker)] = CONFLICT
-    known = (outcome >= WHITE_WINS) & (outcome <= BLACK_WINS)
+    decided = (tagged >= codes.WHITE_WINS) & (tagged <= codes.BLACK_WINS)
+    outcome = np.where(decided & ((marker == codes.NO_RESULT) | (marker == codes.UNKNOWN_RESULT)), tagged, marker)
+    both = decided & (marker >= codes.WHITE_WINS) & (marker <= codes.BLACK_WINS)
+    outcome[both & (tagged != marker)] = codes.CONFLICT
+    known = (outcome >= codes.WHITE_WINS) & (outcome <= codes.BLACK_WINS)
     return Facts(
         elo=np.stack(elo, axis=1),
         date=np.where(date == 0, utc_date, date),
-        result=np.where(known, DRAW - outcome.astype(np.int8), UNFINISHED).astype(np.int8),
+        result=np.where(known, codes.DRAW - outcome.astype(np.int8), codes.UNFINISHED).astype(np.int8),
         outcome=outcome,
         variant=_variants(games),
     )
@@ -126,7 +116,7 @@ def _result(raw: bytes) -> int:
 def variant_of(games: Games, game: int) -> int:
     """Variant of a game: by its tag, or by its start position if the tag does not mention Chess960."""
     code = variant_code(games.tag(game, "Variant"))
-    return CHESS960 if code == STANDARD and castles_as_in_chess960(games.start_fen(game)) else code
+    return codes.CHESS960 if code == codes.STANDARD and castles_as_in_chess960(games.start_fen(game)) else code
 
 
 def _variants(games: Games) -> Bytes:

@@ -17,27 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.codes import NO_CLOCK
-from outofcore.domains.chess.pgn.grammar import (
-    BLANK,
-    LINE_END,
-    MARKERS,
-    SPACE,
-    TAGS,
-    begins_line,
-    comment_end,
-    ends_in_result,
-    gap_end,
-    is_digit,
-    is_event,
-    is_move_one,
-    line_end,
-    move_end,
-    row_of,
-    same,
-    table,
-    tag_name_end,
-    value,
-)
+from outofcore.domains.chess.pgn import grammar
 from outofcore.domains.chess.pgn.notes import Notes, clear, new_notes, read_note
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.system.compilation import inner_kernel, kernel, variable
@@ -45,7 +25,7 @@ from outofcore.system.compilation import inner_kernel, kernel, variable
 LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
-_EVENT = TAGS.index("Event")
+_EVENT = grammar.TAGS.index("Event")
 
 
 class Games(NamedTuple):
@@ -71,7 +51,7 @@ class Games(NamedTuple):
     @property
     def tag_names(self) -> tuple[str, ...]:
         """Names of all tags that are read."""
-        return (*TAGS, *(bytes(name).rstrip(b"\0").decode() for name in self.names[len(TAGS) :]))
+        return (*grammar.TAGS, *(bytes(name).rstrip(b"\0").decode() for name in self.names[len(grammar.TAGS) :]))
 
     def spans(self, tag: str) -> npt.NDArray[np.int32]:
         """(n, 2) int32: span of a tag's value in ``data``; -1 if missing."""
@@ -131,7 +111,7 @@ def scan(
     to :data:`TAGS`; ``comments`` lists those of the main line.
     """
     files = np.array([0, data.size]) if bounds is None else bounds
-    names = table(dict.fromkeys((*TAGS, *more_tags)))
+    names = grammar.table(dict.fromkeys((*grammar.TAGS, *more_tags)))
     most_games = 64 + data.size // 256
     count = -1
     while count < 0:
@@ -173,7 +153,7 @@ def _scan(games: Games, bounds: Any, listed: Any) -> int:
     count = variable(0)
     for file in range(bounds.size - 1):
         data = games.data[: bounds[file + 1]]
-        i = gap_end(data, bounds[file])
+        i = grammar.gap_end(data, bounds[file])
         while i < data.size:
             if count == games.results.size:
                 return -1
@@ -181,7 +161,7 @@ def _scan(games: Games, bounds: Any, listed: Any) -> int:
             listed_before = listed[0]
             end = _accept(data, bounds[file], i, games, count, listed)
             games.odd[count] = end < 0
-            games.ends[count] = i = gap_end(data, end) if end >= 0 else -end
+            games.ends[count] = i = grammar.gap_end(data, end) if end >= 0 else -end
             if end < 0:
                 games.move_offsets[count + 1] = games.move_offsets[count]
                 listed[0] = listed_before
@@ -200,32 +180,32 @@ def _next_start(data: Bytes, start: int, i: int, name_end: int, event: Any, move
     0), and there a move 1 too.
     """
     closed = False
-    while i > start and not LINE_END[data[i - 1]]:
+    while i > start and not grammar.LINE_END[data[i - 1]]:
         i -= 1
     while i < data.size:
-        if BLANK[data[i]]:
+        if grammar.BLANK[data[i]]:
             i += 1
             continue
-        end = tag_name_end(data, i)
+        end = grammar.tag_name_end(data, i)
         if (
             i > start
             and end
             and (
                 (moved and closed)
                 or name_end == 0
-                or same(data, i + 1, end, start + 1, name_end)
-                or ((event or moved) and is_event(data, i, end))
+                or grammar.same(data, i + 1, end, start + 1, name_end)
+                or ((event or moved) and grammar.is_event(data, i, end))
             )
         ):
             return i
-        if i > start and name_end == 0 and is_move_one(data, i):
+        if i > start and name_end == 0 and grammar.is_move_one(data, i):
             return i
         j = i
-        while j < data.size and (is_digit(data[j]) or (j > i and (data[j] == ord(".") or data[j] == ord(" ")))):
+        while j < data.size and (grammar.is_digit(data[j]) or (j > i and (data[j] == ord(".") or data[j] == ord(" ")))):
             j += 1
-        moved = moved or (j > i and move_end(data, j) > j)
-        end = line_end(data, i)
-        closed = ends_in_result(data, i, end)
+        moved = moved or (j > i and grammar.move_end(data, j) > j)
+        end = grammar.line_end(data, i)
+        closed = grammar.ends_in_result(data, i, end)
         i = end
     return data.size
 
@@ -239,21 +219,23 @@ def _read_tags(data: Bytes, start: int, games: Games, game: int) -> tuple[int, i
     tags, i, event = games.tags[game], start, variable(0) > 0
     first_name_end = -int(data[i] == ord("["))
     while i < data.size and data[i] == ord("["):
-        name_end = tag_name_end(data, i)
-        begin, end, after = value(data, name_end) if name_end else (0, 0, -1)
-        if after < 0 or not (i == start or BLANK[data[i - 1]] or data[i - 1] == ord("]")):
+        name_end = grammar.tag_name_end(data, i)
+        begin, end, after = grammar.value(data, name_end) if name_end else (0, 0, -1)
+        if after < 0 or not (i == start or grammar.BLANK[data[i - 1]] or data[i - 1] == ord("]")):
             return i, first_name_end, event or i == start, -1
-        row = row_of(data, i + 1, name_end, games.names)
-        if first_name_end > 0 and (same(data, i + 1, name_end, start + 1, first_name_end) or (event and row == _EVENT)):
+        row = grammar.row_of(data, i + 1, name_end, games.names)
+        if first_name_end > 0 and (
+            grammar.same(data, i + 1, name_end, start + 1, first_name_end) or (event and row == _EVENT)
+        ):
             return i, first_name_end, event, 0
         if row >= 0:
-            if tags[row, 0] >= 0 and not same(data, begin, end, tags[row, 0], tags[row, 1]):
+            if tags[row, 0] >= 0 and not grammar.same(data, begin, end, tags[row, 0], tags[row, 1]):
                 return i, first_name_end, event, -1
             tags[row, 0], tags[row, 1] = begin, end
             event = event or row == _EVENT
         first_name_end = first_name_end if first_name_end > 0 else name_end
         i = after
-        while i < data.size and BLANK[data[i]]:
+        while i < data.size and grammar.BLANK[data[i]]:
             i += 1
     return i, first_name_end, event, 1
 
@@ -261,7 +243,7 @@ def _read_tags(data: Bytes, start: int, games: Games, game: int) -> tuple[int, i
 @inner_kernel
 def _read_comment(data: Bytes, i: int, games: Games, game: int, move: int, listed: Any) -> int:
     """Index after the comment at ``i``, or ``i`` if it never closes; its notes are those of ``move``, if not -1."""
-    j = max(comment_end(data, i), i)
+    j = max(grammar.comment_end(data, i), i)
     for k in range(i + 1, j - 1):
         games.foreign[game] |= data[k] >= 0x80
         if data[k] == ord("[") and data[k + 1] == ord("%") and move >= 0:
@@ -281,13 +263,13 @@ def _number_end(data: Bytes, i: int, ply: int, tagged: Any) -> tuple[int, bool]:
     with a later move is the rest of one.
     """
     j, number = i, 0
-    while j < data.size and is_digit(data[j]) and j < i + 4:
+    while j < data.size and grammar.is_digit(data[j]) and j < i + 4:
         number = 10 * number + data[j] - ord("0")
         j += 1
     dots = j
     while j < data.size and data[j] == ord("."):
         j += 1
-    glued = j < data.size and j == dots and not SPACE[data[j]]
+    glued = j < data.size and j == dots and not grammar.SPACE[data[j]]
     again, late = number == 1 and ply > 1, number > 1 and ply == 0 and not tagged
     null_move = dots > i + 3  # as 0000 is, in other digits too
     return i if glued or again or late or null_move else j, dots > i
@@ -310,7 +292,7 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
     while i < data.size and not over:
         c = data[i]
         j = i
-        if SPACE[c]:
+        if grammar.SPACE[c]:
             j = i + 1
         elif c == ord("{"):
             j = _read_comment(data, i, games, game, first_move + ply - 1 if depth == 0 and ply > 0 else -1, listed)
@@ -322,14 +304,14 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
             depth -= 1
         elif c == ord("$"):
             j = i + 1
-            while j < data.size and is_digit(data[j]):
+            while j < data.size and grammar.is_digit(data[j]):
                 j += 1
             j = j if j > i + 1 else i
-        elif c == ord("*") or is_digit(c) or c == ord("."):
+        elif c == ord("*") or grammar.is_digit(c) or c == ord("."):
             end = i
-            while end < data.size and not BLANK[data[end]]:
+            while end < data.size and not grammar.BLANK[data[end]]:
                 end += 1
-            result = row_of(data, i, end, MARKERS) + 1
+            result = grammar.row_of(data, i, end, grammar.MARKERS) + 1
             if result:
                 games.results[game], over = result, True
                 j = end if depth == 0 else i
@@ -337,7 +319,7 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
                 j, digits = (i + 1, False) if depth > 0 else _number_end(data, i, ply, name_end > 0)
                 moved = moved or digits
         else:
-            j = move_end(data, i)
+            j = grammar.move_end(data, i)
             if depth == 0 and j > i:
                 clear(games.notes, first_move + ply)
                 ply += 1
@@ -349,7 +331,7 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
     games.move_offsets[game + 1] = first_move + ply
     for move in range(min(ply, 2)):
         games.first_clocks[game, move] = games.notes.clock[first_move + move]
-    following = gap_end(data, i)
+    following = grammar.gap_end(data, i)
     if not over or (
         following < data.size and not _follows(data, first, start, following, name_end, ply + (moved and ply > 0))
     ):
@@ -360,8 +342,8 @@ def _accept(data: Bytes, first: int, start: int, games: Games, game: int, listed
 @inner_kernel
 def _follows(data: Bytes, first: int, start: int, i: int, name_end: int, words: int) -> bool:
     """Whether another game begins at ``i``, after the result of one of so many ``words``."""
-    if data[i] != ord("[") or not begins_line(data, i, first):
-        return words > 0 and is_move_one(data, i)
-    end = tag_name_end(data, i)
-    again = end > 0 and same(data, i + 1, end, start + 1, name_end)
-    return again or words > 1 or (name_end == 0 and words > 0) or is_event(data, i, end)
+    if data[i] != ord("[") or not grammar.begins_line(data, i, first):
+        return words > 0 and grammar.is_move_one(data, i)
+    end = grammar.tag_name_end(data, i)
+    again = end > 0 and grammar.same(data, i + 1, end, start + 1, name_end)
+    return again or words > 1 or (name_end == 0 and words > 0) or grammar.is_event(data, i, end)
