@@ -42,7 +42,7 @@ def stopped_at_once() -> Iterator[None]:
 
     Nothing may be under way that would have to be finished or removed.
     """
-    with _stopped_by(_end):
+    with stopped_by(_end):
         yield
 
 
@@ -70,7 +70,7 @@ def one_line_errors(*, resumes: bool = True, hint: Callable[[], str] = str) -> I
     ``resumes`` is whether the command continues where it was stopped; ``hint`` gives what to add to the line.
     """
     try:
-        with _stopped_by(_interrupt):
+        with stopped_by(interrupt):
             yield
             sys.stdout.flush()
     except OutOfCoreError as error:
@@ -79,7 +79,6 @@ def one_line_errors(*, resumes: bool = True, hint: Callable[[], str] = str) -> I
     except OSError as error:
         end_by_system(error, hint())
     except KeyboardInterrupt:
-        interrupted.clear()
         kept = "; finished work is kept, run the same command to resume" if resumes else ""
         sys.stderr.write(f"stopped{kept}{hint()}\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
@@ -98,22 +97,27 @@ def end_by_system(error: OSError, hint: str = "") -> NoReturn:
 
 
 @contextmanager
-def _stopped_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def stopped_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM call the handler, in the main thread, where signals arrive."""
     # A shell has its background jobs ignore Ctrl-C.
-    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+        interrupted.clear()
 
 
 def _tell(message: str) -> None:
     sys.stderr.write(f"error: {visible(' '.join(message.split()))}\n")
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """End the work at once, that of other threads too."""
     interrupted.set()
     raise KeyboardInterrupt
 

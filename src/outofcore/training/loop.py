@@ -6,7 +6,6 @@ import json
 import math
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,13 +13,13 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from outofcore.display.console import interrupted
+from outofcore.display.console import interrupt, stopped_by
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task, note
 from outofcore.errors import BudgetError, ParamsError
@@ -39,7 +38,6 @@ ROWS = 200
 """Approximate number of rows of the training curve."""
 
 _DIGITS = 6
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LAYERS = 64  # purpose of a key; those of the loader are lower numbers
 
 
@@ -115,7 +113,7 @@ def fit(
     resumed_from = progress.step
     if resumed_from:
         note(f"{name}: resuming at step {resumed_from:,} of {steps:,}")
-    with saver.alone(), MemoryWatch() as memory, curves, run.stop, device_memory():
+    with saver.alone(), MemoryWatch() as memory, curves, stopped_by(run.stop), device_memory():
         for step, row in progress.history:
             curves.draw(step, row)
         curves.show(progress.step)
@@ -356,34 +354,20 @@ class _Run:
 
 
 class StopBetweenSteps:
-    """Handles the signals during its ``with`` block: the first is a request, Ctrl-C after it stops at once.
+    """Handles signals: the first is a request, Ctrl-C after it stops at once.
 
     A second SIGTERM changes nothing: schedulers and torchrun may both send one to each rank.
     """
 
-    def __init__(self) -> None:
-        self._asked = False
-        self._before: dict[signal.Signals, Any] = {}
+    asked = False
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in _SIGNALS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        interrupted.clear()
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
+            interrupt(number, frame)
+        if not self.asked:
+            self.asked = True
+            sys.stderr.write("\nstopping after this step (Ctrl-C to stop at once)\n")
 
     def requested(self) -> bool:
         """Whether to stop here: the same on all ranks, whichever received the signal."""
-        return any_of(self._asked)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self._asked and number == signal.SIGINT:
-            interrupted.set()
-            raise KeyboardInterrupt
-        if not self._asked:
-            self._asked = True
-            sys.stderr.write("\nstopping after this step (Ctrl-C to stop at once)\n")
+        return any_of(self.asked)
