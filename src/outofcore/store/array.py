@@ -15,6 +15,7 @@ from outofcore.errors import DamagedStore, StoreError
 from outofcore.ndarrays import Ints
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.files import Files, Ranges, read_checked
+from outofcore.store.local import LocalFiles
 from outofcore.store.schema import Field, Layout, dtype_of
 from outofcore.store.seal import ADVICE
 from outofcore.store.shards import read_index, shard_name
@@ -117,7 +118,7 @@ class SealedArray(Array):
         shape, dtype, sizes = (rows, *field.shape), np.dtype(dtype_of(field)), (layout.chunk_rows, layout.shard_rows)
         super().__init__(files.root, path, shape, dtype, *sizes, layout.codec, field.attributes)
         self.files, self.fetching = files, files.fetching
-        self.mappable = layout.codec == "none" and isinstance(files.root, Path)
+        self.mappable = layout.codec == "none" and isinstance(files, LocalFiles)
         self.codec = ChunkCodec(layout.codec, layout.level, field.dtype)
         self.fill = field.fill if dtype == "O" else np.array(field.fill, dtype)[()]
         self.shard_chunks, self._checksums = layout.shard_rows // layout.chunk_rows, checksums
@@ -154,7 +155,7 @@ class SealedArray(Array):
         return {offset: first + place for place, offset in enumerate(offsets) if offset}
 
     def announce(self, chunks: Ints) -> None:
-        if not isinstance(self.root, Path):  # whose indexes are fetched together, with the chunks
+        if not isinstance(self.files, LocalFiles):  # others take no advice, and fetch indexes with the chunks
             return
         shards, inside = np.divmod(chunks, self.shard_chunks)
         for shard in np.unique(shards).tolist():

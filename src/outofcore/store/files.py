@@ -83,9 +83,6 @@ class Files(ABC):
     def open_ranges(self, wanted: Sequence[Ranges]) -> list[RangeReader]:
         """Make ranges of several files readable by compiled code."""
 
-    def announce(self, ranges: Ranges) -> None:  # noqa: B027 - only a disk of this machine takes advice
-        """Say which ranges of a file, ascending, will be read: a disk works on all of them, not on one per thread."""
-
     def for_each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """Call a function that reads for each item, in parallel if reading is latency-bound."""
         for item in items:

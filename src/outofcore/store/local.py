@@ -146,6 +146,7 @@ class LocalFiles(Files):
         return [RangeReader(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
 
     def announce(self, ranges: Ranges) -> None:
+        """Say which ranges of a file, ascending, will be read: a disk works on all of them, not on one per thread."""
         file, ends = self.open(ranges.name), ranges.offsets + ranges.lengths
         apart = np.flatnonzero(ranges.offsets[1:] != ends[:-1])
         starts, stops = ranges.offsets[np.append(0, apart + 1)], ends[np.append(apart, -1)]
