@@ -170,7 +170,7 @@ class Unread:
     """A field of any number of rows, which nobody reads."""
 
     def __init__(self, rows: int, chunk_rows: int) -> None:
-        self.chunk_rows = chunk_rows
+        self.chunk_rows, self.row_bytes = chunk_rows, 8
         self.chunks = -(-rows // chunk_rows)
         self._rows = rows
 

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import mul
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,7 +223,8 @@ def measure(
     chunk, chunks = rows.row_bytes * rows.chunk_rows, rows.chunks if split.used is None else len(split.used)
     pool_chunks = chunks if limits.chunks is None else limits.chunks
     held = max(array.decoding for array in rows.fields.values())
-    fetching = 0 if split.local or held != 1 else max(array.fetching for array in rows.arrays)
+    local = all(isinstance(store.root, Path) for store in split.stores)
+    fetching = 0 if local or held != 1 else max(array.fetching for array in rows.arrays)
     return MemoryEstimate(
         limits=limits,
         batches=sample.batches(-(-batch_size // world), threads, GROUP_BATCHES if parts == 1 else 1),
@@ -230,8 +232,8 @@ def measure(
         chunks=chunks,
         split_tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
         split_opening=tables + (split.sequences.extents_bytes if _reads_extents(split, limits) else 0),
-        decoded_at_once=fetching + decoding_bytes(threads, chunk, chunks, pool_chunks, local=split.local, held=held),
-        mappable=split.mappable,
+        decoded_at_once=fetching + decoding_bytes(threads, chunk, chunks, pool_chunks, local=local, held=held),
+        mappable=all(array.mappable for array in rows.arrays),
     )
 
 

@@ -29,21 +29,13 @@ class Rows:
         self.fields = dict(stores[0])  # the dtypes, shapes and chunks of all
         self.chunk_rows = some[0].chunk_rows
         self.lengths = np.array([len(array) for array in some], np.int64)
+        self.row_bytes = sum(array.row_bytes for array in self.fields.values())  # decoded
         self._first_chunks = np.cumsum([first_chunk, *(array.chunks for array in some)])
+        self.chunks = int(self._first_chunks[-1] - first_chunk)  # per field
         self.origins = self._first_chunks[:-1] * self.chunk_rows
 
     def __len__(self) -> int:
         return int(self.lengths.sum())
-
-    @property
-    def chunks(self) -> int:
-        """Number of chunks per field."""
-        return int(self._first_chunks[-1] - self._first_chunks[0])
-
-    @property
-    def row_bytes(self) -> int:
-        """Decoded bytes per row, over all fields."""
-        return sum(array.row_bytes for array in self.fields.values())
 
     @property
     def arrays(self) -> list[Array]:

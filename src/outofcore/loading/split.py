@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -100,16 +99,6 @@ class Split:
         return f"{self.stores[0].root}{more}"
 
     @property
-    def local(self) -> bool:
-        """Whether all stores are in files of this machine."""
-        return all(isinstance(store.root, Path) for store in self.stores)
-
-    @property
-    def mappable(self) -> bool:
-        """Whether all fields are in uncompressed local files."""
-        return all(array.mappable for array in self.rows.arrays)
-
-    @property
     def chunk_rows(self) -> int:
         """Rows per chunk."""
         return self.rows.chunk_rows
@@ -127,7 +116,7 @@ class Split:
         """The samples of some of the stores, and how many chunks these are in."""
         rows, shape = self.rows.of(stores), self.windows
         sequences = self.sequences.of(stores)
-        windows = windows_of([rows], sequences, shape.window, phase=shape.phase, selects=shape.selects)
+        windows = windows_of(rows, sequences, shape.window, phase=shape.phase, selects=shape.selects)
         return windows, len(windows.chunks(rows.chunk_rows)) if shape.selects else rows.chunks
 
     @cached_property
@@ -178,7 +167,7 @@ def open_split(
     if condition is not None:
         sequences.mask = condition.mask(sequences, tables[0].fields)
     windows = windows_of(
-        [rows.of(slice(*pair)) for pair in itertools.pairwise(edges)],
+        rows,
         sequences,
         opened_window,
         phase=moves and opened_window is not None and bool(opened_window.phase),
@@ -209,24 +198,22 @@ def open_split(
     )
 
 
-def windows_of(
-    sources: Sequence[Rows], sequences: Sequences, window: Window | None, *, phase: bool, selects: bool
-) -> Windows:
-    """The windows of rows, source after source; of selected sequences only if it ``selects``."""
+def windows_of(rows: Rows, sequences: Sequences, window: Window | None, *, phase: bool, selects: bool) -> Windows:
+    """The windows of rows, store after store; of selected sequences only if it ``selects``."""
     runs = None
     if selects and (window is None or not window.by_sequence):
         runs = sequences.selected_runs()
     elif window is not None and not window.by_sequence and any(store.gaps for store in sequences.stores):
         runs = sequences.selected_extents()
-    elif selects or len(sequences.stores) > 1 or sources[0].origins[0]:
-        runs = np.concatenate([rows.origins for rows in sources]), np.concatenate([rows.lengths for rows in sources])
+    elif selects or len(sequences.stores) > 1 or rows.origins[0]:
+        runs = rows.origins, rows.lengths
     return Windows(
-        sum(map(len, sources)),
+        len(rows),
         window,
         phase=phase,
         runs=runs,
         sequences=sequences.selected_extents,
-        origins=np.concatenate([rows.origins for rows in sources]) if selects else None,
+        origins=rows.origins if selects else None,
     )
 
 

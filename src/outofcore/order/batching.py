@@ -162,31 +162,27 @@ class Steps:
     def __init__(self, name: str, value: object) -> None:
         if not isinstance(value, list | tuple):
             refuse(name, "a list of steps and ranges of them, such as [340, (1000, 1020)]", value)
-        self._ranges: list[tuple[int, int]] = []
+        ranges = list[list[int]]()
         for item in value:
             first, last = item if isinstance(item, list | tuple) and len(item) == 2 else (item, item)
             if whole(name, first, 1) > whole(name, last, 1):
                 refuse(name, "a range from its first step to its last", item)
-            self._ranges.append((first, last))
-        self._ranges.sort()
+            ranges.append([first, last])
+        self._ranges = list[list[int]]()  # first and last, ascending and apart from each other
+        for first, last in sorted(ranges):
+            if self._ranges and first <= self._ranges[-1][1] + 1:
+                self._ranges[-1][1] = max(self._ranges[-1][1], last)
+            else:
+                self._ranges.append([first, last])
         self._firsts = [first for first, _ in self._ranges]
-        self._most = [max(last for _, last in self._ranges[: number + 1]) for number in range(len(self._ranges))]
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
     def __contains__(self, step: int) -> bool:
         place = bisect_right(self._firsts, step)
-        return place > 0 and step <= self._most[place - 1]
+        return place > 0 and step <= self._ranges[place - 1][1]
 
     def until(self, step: int) -> list[list[int]]:
         """The ranges up to a step, each as its first and last, apart from each other."""
-        ranges: list[list[int]] = []
-        for first, last in self._ranges:
-            if first > step:
-                break
-            if ranges and first <= ranges[-1][1] + 1:
-                ranges[-1][1] = max(ranges[-1][1], min(last, step))
-            else:
-                ranges.append([first, min(last, step)])
-        return ranges
+        return [[first, min(last, step)] for first, last in self._ranges if first <= step]

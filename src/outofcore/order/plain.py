@@ -71,6 +71,9 @@ class Pools(Sampling):
         """What is permuted: blocks and the samples of a pool, all samples at once, or nothing."""
         return "blocks"
 
+    def sampler(self, split: Sampled, seed: int) -> Sampler:
+        return PlainSampler(split.windows, split.chunk_rows, seed, self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class InOrder(Pools):
@@ -79,9 +82,6 @@ class InOrder(Pools):
     @property
     def by(self) -> By:
         return False
-
-    def sampler(self, split: Sampled, seed: int) -> PlainSampler:
-        return PlainSampler(split.windows, split.chunk_rows, seed, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +103,6 @@ class Shuffle(Pools):
     @property
     def by(self) -> By:
         return "full" if self.full else "blocks"
-
-    def sampler(self, split: Sampled, seed: int) -> PlainSampler:
-        return PlainSampler(split.windows, split.chunk_rows, seed, self)
 
 
 class PlainSampler(Sampler):

@@ -69,7 +69,8 @@ class Windows:
     default a single range. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``,
     where two int64 per sequence with a window are then held, and ``"best_fit"``, whose windows are ``packs``.
     ``origins``, first rows of the stores, are given if runs or sequences are a selection; then windows that reach back
-    may begin before a run. ``length`` is 1 without a window, ``span`` is the number after that of the last row.
+    may begin before a run. ``length`` is 1 without a window, ``extent`` is that of the longest sample, ``span`` is the
+    number after that of the last row.
     """
 
     def __init__(
@@ -85,8 +86,9 @@ class Windows:
         self.rows = rows
         self.window = window
         self.phase = phase and window is not None and window.mode in ("pack", "never") and window.stride > 1
-        self.length = window.length if window else 1
+        self.length = self.extent = window.length if window else 1
         starts, lengths = (np.zeros(1, np.int64), np.array([rows], np.int64)) if runs is None else runs
+        self.slack = window.stride - 1 if window and self.phase else 0  # rows by which a phase moves a window at most
         self.span = int((starts + lengths).max(initial=0))
         self.selects = origins is not None
         self._origins = starts if origins is None else origins
@@ -98,8 +100,9 @@ class Windows:
             if window.mode == "best_fit":
                 self.packs = Packs(*sequences(), window.length, self._origins)
                 self._starts, self._ends, self.samples = self.packs.firsts, self.packs.ends, self.packs.samples
-                return
-            self.samples = self._tabulate(*sequences())
+                self.extent = self.packs.extent
+            else:
+                self.samples = self._tabulate(*sequences())
             return
         counts = self._count(lengths)
         self.samples = int(counts.sum())
@@ -116,11 +119,6 @@ class Windows:
     def bytes(self) -> int:
         """Memory of the table of runs or sequences."""
         return self._starts.nbytes + self._ends.nbytes + self._room.nbytes + (self.packs.bytes if self.packs else 0)
-
-    @property
-    def extent(self) -> int:
-        """Most rows from the first of a sample to its last."""
-        return self.length if self.packs is None else self.packs.extent
 
     def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
         """First row of each sample, before that of its store if a window reaches back; ``phase`` shifts the starts."""
@@ -162,11 +160,6 @@ class Windows:
             np.add.at(marks, last // chunk_rows + 1, -1)
         return np.flatnonzero(np.cumsum(marks))
 
-    @property
-    def slack(self) -> int:
-        """Rows by which a phase moves a window at most."""
-        return self.window.stride - 1 if self.window and self.phase else 0
-
     def stored(self, first: Ints) -> Ints:
         """First rows of windows that are stored: one that reaches back before its store repeats the first row there."""
         if self.window is None or self.window.mode != "reach":
@@ -179,8 +172,7 @@ class Windows:
         if self.window is None or self.window.mode == "reach":
             return lengths
         stride, size = self.window.stride, self.window.length
-        spare = stride - 1 if self.phase else 0
-        count = np.maximum((lengths - size - spare) // stride + 1, 0)
+        count = np.maximum((lengths - size - self.slack) // stride + 1, 0)
         return np.where(lengths >= size, np.maximum(count, self.window.mode == "never"), 0)
 
     def _tabulate(self, starts: Ints, lengths: Ints) -> int:
