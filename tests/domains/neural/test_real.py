@@ -179,8 +179,8 @@ def design(sound, spikes, offsets, lengths, history):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("history", "close"), [(0, 0.005), (20, 0.02)])
-def test_bits_per_spike_are_those_of_an_independent_glm(grasshopper, tmp_path, history, close):
+@pytest.mark.parametrize(("history", "epochs", "close"), [(0, 600, 0.002), (20, 150, 0.02)], ids=["sound", "and past"])
+def test_bits_per_spike_are_those_of_an_independent_glm(grasshopper, tmp_path, history, epochs, close):
     names = {"stimulus": "stimulus1.txt.gz[1]", "frame_times": "stimulus1.txt.gz[0]", "responses": None}
     source = {"names": names | {"spike_times": "spike_times1.txt"}, "bin_width": 0.001, "time_unit": "us"}
     source |= {"stimulus_dtype": "float32", "trial_bins": 500}
@@ -190,7 +190,7 @@ def test_bits_per_spike_are_those_of_an_independent_glm(grasshopper, tmp_path, h
         store,
         tmp_path / "run",
         tensors={"lags": 20, "history": history, "transforms": [{"name": "normalise", "mean": 0.16, "std": 0.125}]},
-        train={"learning_rate": 0.03, "schedule": "cosine", "epochs": 150, "weight_decay": 0.0, "batch_size": 1024},
+        train={"learning_rate": 0.03, "schedule": "cosine", "epochs": epochs, "weight_decay": 0.0, "batch_size": 1024},
         device="cpu",
     )
     sound, spikes = grasshopper[1][10::20], np.bincount(grasshopper[2] // 1000, minlength=10_000).astype(float)
