@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,7 @@ class Doubted:
     inner: Callable[[Unit], UnitResult]
 
     def __call__(self, unit: Unit) -> UnitResult:
-        return replace(self.inner(unit), audits=(partial(opinion, 1000 < unit.offset < 1400),))
-
-
-def opinion(differs: bool) -> str | None:
-    return "black or white" if differs else None
+        return replace(self.inner(unit), differences=("black or white",) if 1000 < unit.offset < 1400 else ())
 
 
 @dataclass(frozen=True)

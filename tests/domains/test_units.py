@@ -15,9 +15,7 @@ from outofcore.domains.units import UNREADABLE, UnitConverter
 from outofcore.errors import RawInputError
 from outofcore.raw.cutting import cut, halves
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import LONGEST_DIFFERENCE, Unit, UnitResult
-
-UNIT = Unit(source=0, name="a", offset=0)
+from outofcore.raw.unit import LONGEST_DIFFERENCE, Unit, UnitResult, difference
 
 
 def compare(number: int, answer: str | None) -> str | None:
@@ -37,13 +35,8 @@ def compare(number: int, answer: str | None) -> str | None:
     ],
 )
 def test_a_difference_is_told_wherever_it_is(unlucky: int, answer: str, told: str) -> None:
-    audits = tuple(partial(compare, number, answer if number == unlucky else None) for number in range(7))
-    keys = np.zeros((9, 16), np.uint8)
-    result = UnitConverter(
-        lambda _: UnitResult(found=9, rows={}, sequences={}, keys=keys, audits=audits, audited=2), None
-    )(UNIT)
-    assert (result.audits, result.audited) == ((), 9)
-    assert result.differences == (told.format(unlucky),)
+    found = [difference(compare, number, answer if number == unlucky else None) for number in range(7)]
+    assert [*filter(None, found)] == [told.format(unlucky)]
 
 
 def last_start(text: bytes) -> int:

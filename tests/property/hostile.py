@@ -211,9 +211,7 @@ def feed(domain: Domain, section: Any, raw: Path) -> Counter[str]:
         result = converter(unit)
         assembler.add(unit, result)
         passed += unit.raw_bytes
-        for audit in result.audits:
-            difference = audit()
-            assert difference is None, difference
+        assert not result.differences
     assert assembler.found == assembler.accepted + assembler.rejected.total()
     assert passed <= sum(file.bytes for file in files), "bytes of raw input do not add up"
     return Counter({"accepted": assembler.accepted, **assembler.rejected})

@@ -1,4 +1,4 @@
-"""Convert one unit on any worker: the domain's converter, what it raises, and the comparisons with its oracle."""
+"""Convert one unit on any worker: the domain's converter, and what it raises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from outofcore.domains.domain import Divided, Domain
 from outofcore.errors import OutOfCoreError, RawInputError
-from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult, difference
+from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
 
 UNREADABLE = "unreadable"
 """Reason of a record at which a domain's converter raised an error."""
@@ -19,7 +19,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True)
 class UnitConverter:
-    """Converts units: an error costs the record that it is of, and the oracle reads what the result asks for."""
+    """Converts units: an error costs the record that it is of."""
 
     convert: Callable[[Unit], UnitResult]
     divided: Divided | None
@@ -27,15 +27,7 @@ class UnitConverter:
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert a unit."""
         result = self._converted(unit)
-        differences = tuple(filter(None, map(difference, result.audits)))
-        return replace(
-            result,
-            found=result.found + len(unit.rejects),
-            rejects=(*result.rejects, *unit.rejects),
-            audits=(),
-            audited=result.audited + len(result.audits),
-            differences=(*result.differences, *differences),
-        )
+        return replace(result, found=result.found + len(unit.rejects), rejects=(*result.rejects, *unit.rejects))
 
     def _converted(self, unit: Unit) -> UnitResult:
         try:
@@ -91,7 +83,6 @@ def _joined(results: Sequence[UnitResult]) -> UnitResult:
             name: np.concatenate([result.stored_counts.get(name, 0 * result.places) for result in stored])
             for name in names
         },
-        audits=tuple(audit for result in results for audit in result.audits),
         audited=sum(result.audited for result in results),
         differences=tuple(difference for result in results for difference in result.differences),
     )

@@ -18,7 +18,7 @@ from outofcore.store.schema import Columns
 
 KEY_BYTES = 16
 
-Audit = Callable[[], str | None]
+Audit = Callable[..., str | None]
 # Characters of what an audit reports.
 LONGEST_DIFFERENCE = 4000
 
@@ -207,11 +207,8 @@ class UnitResult:
     stored_counts
         Further integers for the metrics about the store: one per sequence (0 or more), summed over those that are
         stored, so without duplicates.
-    audits
-        Pending comparisons of a record with the oracle's reading: picklable, and each returns a
-        description of the difference or None.
     audited
-        Number of records that the oracle has already read.
+        Number of records that the oracle has read.
     differences
         Description of each record on which engine and oracle disagree, and of its place.
     """
@@ -229,7 +226,6 @@ class UnitResult:
     unusual: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     stored_counts: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()
 
@@ -248,13 +244,13 @@ def raw_size(text: bytes, encoding: str) -> int:
     return int(4 * characters if "32" in encoding else 2 * (characters + np.count_nonzero(data >= 0xF0)))
 
 
-def difference(audit: Audit) -> str | None:
-    """What a comparison with the reference library found, or what the library raised; None where both agree."""
+def difference(audit: Audit, *facts: Any, **more: Any) -> str:
+    """What a comparison with the reference library found, or what the library raised; "" where both agree."""
     try:
-        finding = audit()
+        finding = audit(*facts, **more)
     except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
         finding = f"the oracle raised {type(error).__name__}: {error}"
-    return finding and finding[:LONGEST_DIFFERENCE]
+    return (finding or "")[:LONGEST_DIFFERENCE]
 
 
 def keys_of(pieces: Sequence[tuple[npt.NDArray[Any], Ints]], size: int = KEY_BYTES) -> Bytes:

@@ -34,8 +34,8 @@ def test_the_sample_holds_what_real_files_hold(sample):
     rejects = Counter(reject.reason for result in found for reject in result.rejects)
     assert sum(result.found for result in found) == 307
     assert rejects == {"illegal_move": 1, "variant": 1, "no_result": 1}
-    assert sum(len(result.audits) for result in found) == len(keys) == 304
-    assert not any(audit() for result in found for audit in result.audits)
+    assert sum(result.audited for result in found) == len(keys) == 304
+    assert not any(result.differences for result in found)
     assert len(keys) - len(np.unique(keys, axis=0)) == 2
     rows = {name: np.concatenate([result.rows[name] for result in found]) for name in found[0].rows}
     assert (rows["clock"] >= 0).any()
@@ -80,4 +80,4 @@ def test_games_from_other_positions_and_with_underpromotions_are_audited_at_thei
     section = DOMAIN.section(raw="-")
     result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit_of(text.encode()))
     assert len(result.keys) == 9
-    assert result.unusual == len(result.audits) == 2
+    assert result.unusual == result.audited == 2

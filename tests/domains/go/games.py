@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -79,9 +78,8 @@ def convert(raw: Path, block: int = 1 << 20, one_in: int = 1, most: int = 16_384
         whole.rejects += [(unit.places[reject.file][1], replace(reject, file=0)) for reject in rejects]
         whole.counts.update(result.counts)
         whole.counts.update({name: int(values.sum()) for name, values in result.stored_counts.items()})
-        whole.audited += len(result.audits)
-        audits = pickle.loads(pickle.dumps(result.audits))
-        whole.differences += [told for audit in audits if (told := audit()) is not None]
+        whole.audited += result.audited
+        whole.differences += result.differences
         assert result.found == len(result.keys) + len(result.rejects)
         assert int(result.sequences["length"].sum()) == len(result.rows["move"])
     for table in ("rows", "sequences"):

@@ -205,7 +205,7 @@ def test_unusual_games_are_audited_at_their_own_rate(tmp_path: Path) -> None:
     (unit,) = DOMAIN.units(find_files(tmp_path, "**/*", DOMAIN.suffixes, section="go"), section)
     result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit)
     assert len(result.keys) == 5
-    assert result.unusual == len(result.audits) == 2
+    assert result.unusual == result.audited == 2
 
 
 def test_draw(convert_text: ConvertText) -> None:

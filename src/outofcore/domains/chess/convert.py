@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from outofcore.domains.chess.schema import POSITION_COLUMNS, game_columns, posit
 from outofcore.domains.chess.squares import bitboards
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.raw.files import wanted
-from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Stretch, Unit, UnitResult, keys_of
+from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Stretch, Unit, UnitResult, difference, keys_of
 
 Fields = dict[str, npt.NDArray[Any]]
 
@@ -47,19 +46,10 @@ class ReplayedGames(NamedTuple):
         return text_column(self.games, tag)[self.accepted]
 
     def of(self, number: int) -> ReplayedGames:
-        """One of the games, without its positions; no audit needs its notes, which take the most memory."""
+        """One of the games, without its positions."""
         one = slice(number, number + 1)
-        return self._replace(
-            games=self.games._replace(notes=new_notes(0)),
-            accepted=self.accepted[one],
-            facts=self.facts.of(one),
-            stretches=self.stretches[one],
-            offset=self.offset[one],
-            plies=self.plies[one],
-            ply=self.ply[:0],
-            boards={},
-            notes=new_notes(0),
-        )
+        columns = {name: getattr(self, name)[one] for name in ("accepted", "stretches", "offset", "plies")}
+        return self._replace(facts=self.facts.of(one), ply=self.ply[:0], boards={}, notes=new_notes(0), **columns)
 
     def repeated(self, values: Any) -> npt.NDArray[Any]:
         """Values (n,) of the games for each of their positions, (m,)."""
@@ -142,7 +132,8 @@ class _Conversion:
             stored_counts={name: column[kept] for name, column in stored.items()},
         )
         audited = self.rate.chosen(draws, self.unit.raw_bytes, unusual)
-        return replace(result, audits=self._audits(replayed, audited, boards))
+        differences = self._differences(replayed, np.flatnonzero(audited), boards)
+        return replace(result, audited=int(audited.sum()), differences=tuple(differences))
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
         place = {"offset": int(self.offset[game]), "file": int(self.file[game])}
@@ -200,26 +191,23 @@ class _Conversion:
         facts = self.facts.of(accepted)
         return ReplayedGames(games, accepted, facts, stretches, self.offset[accepted], plies, ply, boards, notes)
 
-    def _audits(self, replayed: ReplayedGames, chosen: npt.NDArray[np.bool_], rows: Fields) -> tuple[Audit, ...]:
-        """Comparisons of the chosen games with the oracle's reading."""
+    def _differences(self, replayed: ReplayedGames, chosen: Ints, rows: Fields) -> Iterator[str]:
+        """What the oracle reads otherwise in the chosen games."""
         ends = np.cumsum(replayed.plies)
-        audits = []
-        for number in np.flatnonzero(chosen).tolist():
+        for number in chosen.tolist():
             game = int(replayed.accepted[number])
             positions = slice(int(ends[number] - replayed.plies[number]), int(ends[number]))
-            audits.append(
-                partial(
-                    oracle.audit,
-                    f"{replayed.stretches[number].name}, game at byte {replayed.offset[number]}",
-                    engine.start_tags(self.games, int(self.facts.variant[game]), game),
-                    self.games.body(game),
-                    {name: values[positions].copy() for name, values in rows.items()},
-                    replayed.of(number),
-                    self.section.source,
-                    stopped=game in self.stopped,
-                )
+            found = difference(
+                oracle.difference,
+                engine.start_tags(self.games, int(self.facts.variant[game]), game),
+                self.games.body(game),
+                {name: values[positions] for name, values in rows.items()},
+                replayed.of(number),
+                self.section.source,
+                stopped=game in self.stopped,
             )
-        return tuple(audits)
+            if found:
+                yield f"{replayed.stretches[number].name}, game at byte {replayed.offset[number]}: {found}"
 
     def _select(self, replayed: ReplayedGames, rows: Fields) -> tuple[Ints, dict[str, int]]:
         """Keep the positions that the filters accept: how many of each game; one without any is rejected."""

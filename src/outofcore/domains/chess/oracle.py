@@ -246,12 +246,6 @@ def _tags(text: bytes) -> tuple[dict[str, tuple[int, int]], int, int]:
         tags[name], end = tag.span(2), tag.end()
 
 
-def audit(where: str, *game: Any, **settings: Any) -> str | None:
-    """:func:`difference` prefixed with the place of the game; picklable, to run in another process."""
-    report = difference(*game, **settings)
-    return f"{where}: {report}" if report else None
-
-
 def difference(
     tags: str,
     body: str,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +25,7 @@ from outofcore.domains.go.sgf.pieces import Ending, Piece
 from outofcore.domains.go.sgf.reader import ADD_BLACK, MainLines, ReadResult, read_main_lines
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.ndarrays import Ints
-from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult, keys_of
+from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult, difference, keys_of
 from outofcore.store.schema import Columns
 
 USUAL_SIZE = 19
@@ -78,7 +77,7 @@ class Converter:
         unusual = played.counts[kept, : COUNTED.index("after_end")].any(axis=1)
         unusual |= np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in kept_headers], np.bool_)
         audited = kept[self.rate.chosen(game.view(np.uint64), unit.raw_bytes, unusual)]
-        audits = self._compare(unit, cut, played, rows, audited, counts)
+        comparisons = list(self._compare(unit, cut, played, rows, audited, counts))
         counts["read_by_oracle"] += int(np.count_nonzero(readable.starts != cut.starts))
         counts["stray_bytes"] += sum(piece.stray for piece in pieces)
         return UnitResult(
@@ -90,7 +89,8 @@ class Converter:
             rejects=(*rejects, *empty),
             unusual=int(unusual.sum()),
             stored_counts=_game_counts(played, kept_headers, kept, cut, self.section.filters),
-            audits=audits,
+            audited=len(comparisons),
+            differences=tuple(filter(None, comparisons)),
             counts=dict(sorted((+counts).items())),
         )
 
@@ -127,23 +127,21 @@ class Converter:
 
     def _compare(
         self, unit: Unit, cut: CutGames, played: Played, rows: Columns, chosen: Ints, counts: Counter[str]
-    ) -> tuple[Audit, ...]:
-        """Comparisons of the chosen games with the oracle's reading of their trees; unreadable ones are counted."""
-        comparisons: list[Audit] = []
+    ) -> Iterator[str]:
+        """What is different in the oracle's reading of each of the chosen games that it can read; "" if nothing is."""
         for number in chosen.tolist():
             where = f"{unit.stretches[cut.file[number]].name}, game at byte {cut.offsets[number]}"
             tree, length = _raw_tree(unit.payload, cut, number)
             begin, count = played.rows[number].tolist()
             if length >= 0 and oracle.end_of(tree) not in (None, length):
-                comparisons.append(partial(str, f"{where}, sgfmill does not find the end where the engine does"))
+                yield f"{where}, sgfmill does not find the end where the engine does"
             elif events := oracle.read_events(tree, int(played.state[begin, SIZE])):
-                positions = {name: column[begin : begin + count].copy() for name, column in rows.items()}
-                comparisons.append(partial(oracle.compare, where, events, positions, self.section.filters))
+                positions = {name: column[begin : begin + count] for name, column in rows.items()}
                 counts["audited_positions"] += count
                 counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
+                yield difference(oracle.compare, where, events, positions, self.section.filters)
             else:
                 counts["unreadable_for_oracle"] += 1
-        return tuple(comparisons)
 
 
 make_converter = Converter
