@@ -304,3 +304,41 @@ def test_tables_and_groups_are_stored_by_the_names_of_their_columns(tmp_path: Pa
         file.update(data)
         for stored in (group, file):
             assert write_store(tmp_path / "again.zarr", stored, splits=SPLITS).digest == expected
+
+
+STATED: dict[str, dict[str, Any]] = {
+    "groups": {"groups": np.arange(200) // 20},
+    "sequences": {"sequences": np.arange(200) // 20},
+    "lengths": {"lengths": [20] * 10},
+    "a field": {"sequences": "trial"},
+}
+
+
+@pytest.mark.parametrize("way", STATED)
+def test_windows_stay_within_the_sequences_that_were_stated(tmp_path: Path, way: str) -> None:
+    data = {"row": np.arange(200), "trial": np.arange(200) // 20}
+    write_store(tmp_path / "stated.zarr", data, **STATED[way])
+    write_store(tmp_path / "rows.zarr", data, chunk_rows=32)
+
+    def first_rows(name: str, **window: Any) -> list[int]:
+        batches = loader(tmp_path / name, "train", 64, window={"length": 8, "stride": 4, **window})
+        return sorted(int(row) for batch in batches for row in batch["row"][:, 0])
+
+    inside = [trial * 20 + step for trial in range(10) for step in (0, 4, 8, 12)]
+    assert first_rows("stated.zarr") == first_rows("stated.zarr", mode="never") == inside
+    assert first_rows("stated.zarr", mode="pack") == first_rows("rows.zarr") == list(range(0, 193, 4))
+
+
+def test_stated_sequences_that_are_shorter_than_a_window_are_counted(tmp_path: Path) -> None:
+    write_store(tmp_path / "a.zarr", {"row": np.arange(100)}, lengths=[5, 40, 5, 50])
+    batches = loader(tmp_path / "a.zarr", "train", 8, window={"length": 8})
+    assert any("2 of 4 sequences have fewer rows than a window (8)" in note for note in batches.notes)
+    assert not any(
+        "fewer rows than" in note for note in loader(tmp_path / "a.zarr", "train", 8, window={"length": 5}).notes
+    )
+
+
+def test_a_store_that_says_nothing_of_its_sequences_has_windows_as_before(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a.zarr", {"row": np.arange(100)}, lengths=[50, 50])
+    del store.attributes["sequences_stated"]  # as earlier versions wrote it
+    assert sum(len(batch["row"]) for batch in loader(store, "train", 8, window={"length": 8})) == 93

@@ -56,7 +56,7 @@ WAYS = (
     "an iterator of pieces if they compress well (the disk is watched while they are written)",
 )
 _RESERVED = {"domain", "row", "sequence", "parts", "splits", "params"}
-_RESERVED |= {"found", "accepted", "rejected", "rows", "sequences", "audited"}
+_RESERVED |= {"found", "accepted", "rejected", "rows", "sequences", "sequences_stated", "audited"}
 _Checked = TypeVar("_Checked", bound=BaseModel)
 
 
@@ -128,7 +128,8 @@ def write_store(
     -----
     With ``groups``, a hash of the group decides the split; without, a hash of the content of the sequence or, without
     sequences, of the row: equal content is never in two splits. By default a sequence is a run of rows of one group or,
-    without groups, ``chunk_rows`` rows of a split. Memory is constant, with one exception: if there are ``splits`` and
+    without groups, ``chunk_rows`` rows of a split. Windows of a loader stay within a sequence by default if there are
+    groups, sequences or lengths. Memory is constant, with one exception: if there are ``splits`` and
     sequences but no ``groups``, one sequence is buffered at a time.
 
     Examples
@@ -180,7 +181,7 @@ def write_store(
             if not total:
                 refuse("data", "at least one row", "none")
             sequencer.close()
-            facts = _facts(writer, shares)
+            facts = _facts(writer, shares, labels)
             for name, named in shares.named.items():
                 if not facts["rows"][name]:
                     refuse(f"splits[{name!r}]", "groups that occur", repr(list(named)))
@@ -289,7 +290,7 @@ def _encoded(size: int) -> int:
     return size + size // 128 + 256
 
 
-def _facts(writer: StoreWriter, shares: Shares) -> dict[str, Any]:
+def _facts(writer: StoreWriter, shares: Shares, labels: Labels) -> dict[str, Any]:
     counts = writer.counts()
     total = sum(counts["sequences"].values())
     return {
@@ -301,6 +302,7 @@ def _facts(writer: StoreWriter, shares: Shares) -> dict[str, Any]:
         "found": total,
         "accepted": total,
         "rejected": {},
+        **({"sequences_stated": True} if labels.stated else {}),
         **counts,
     }
 

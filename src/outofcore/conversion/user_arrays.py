@@ -172,6 +172,11 @@ class Labels:
         self._last_group: Values | None = None
         self._last_number: Values | None = None
 
+    @property
+    def stated(self) -> bool:
+        """Whether rows belong to sequences that the user stated."""
+        return any(label is not None for label in (self._groups, self._numbers, self._ends))
+
     def columns(self, form: Form) -> tuple[Field, ...]:
         if self._groups is None:
             return ()

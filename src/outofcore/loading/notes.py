@@ -40,13 +40,19 @@ def notes_of(readers: Sequence[SplitReader], batching: Batching, memory: int, th
 def _lines(reader: SplitReader, batching: Batching, *, alone: bool) -> list[str]:
     """Lines on one part: how its batches mix if it is read alone, or why it has none."""
     split, sampler, lines = reader.split, reader.sampler, list[str]()
+    windows, selected = split.windows, split.sequences.selected
     if not sampler.positions:
         lines.append(f"no samples, so no batches: {_why_empty(split)}")
     elif alone:
-        lines.append(sampler.mixing(batching.size, split.sequences.selected))
-    if split.windows.packs is not None:
-        lines.append(split.windows.packs.report())
-    if split.selects and split.sequences.selected:
+        lines.append(sampler.mixing(batching.size, selected))
+    if windows.packs is not None:
+        lines.append(windows.packs.report())
+    if windows.window and windows.window.mode == "never" and windows.samples and windows.runs < selected:
+        short = (
+            f"{selected - windows.runs:,} of {selected:,} sequences have fewer rows than a window ({windows.length:,})"
+        )
+        lines.append(f'{short}, so no sample; with mode="pack", windows cross sequences')
+    if split.selects and selected:
         lines.append(_selected(split))
     return [*lines, *sampler.report()]
 

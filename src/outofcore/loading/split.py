@@ -160,7 +160,7 @@ def open_split(
         _check_made(stores, [store.sequences(split, part) for store in stores], names)
     fields_of = [_arrays(table, fields if makes is None else makes.fields) for table in tables]
     check_fields(stores, fields_of, tables[0].path)
-    rows, opened_window = Rows(fields_of), _window_of(window, makes, split)
+    rows, opened_window = Rows(fields_of), _window_of(window, makes, split, stores)
     edges = np.cumsum([0, *(stores_of_sources.values() or [len(stores)])]).tolist()
     sequences = Sequences(stores, split, part, rows.origins, budget)
     condition = None if where is None else Where(where)
@@ -293,7 +293,7 @@ def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:
     return arrays
 
 
-def _window_of(window: object, tensors: Reading | None, split: str) -> Window | None:
+def _window_of(window: object, tensors: Reading | None, split: str, stores: Sequence[Store]) -> Window | None:
     """The rows of a sample: as requested, or as the tensors need them, whose phase is for training."""
     requested = instance("window", window, Window)
     needed = instance("window", tensors.window, Window) if isinstance(tensors, Windowed) else None
@@ -305,5 +305,8 @@ def _window_of(window: object, tensors: Reading | None, split: str) -> Window | 
     if needed is not None and split != "train":
         needed = replace(needed, phase=False)
     if requested is not None and requested.phase is None and needed is not None:
-        return replace(requested, phase=needed.phase)
-    return requested or needed
+        requested = replace(requested, phase=needed.phase)
+    taken = requested or needed
+    if taken is not None and taken.mode is None:
+        return replace(taken, mode="never" if all(store.sequences_stated for store in stores) else "pack")
+    return taken

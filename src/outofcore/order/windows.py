@@ -27,7 +27,8 @@ class Window:
     """Consecutive rows that make a sample.
 
     ``length`` rows, ``stride`` rows from one window to the next. Modes: ``"pack"``: windows cross sequences (tokens of
-    packed documents). ``"never"``: a window is inside one sequence; sequences shorter than ``length`` have none.
+    packed documents). ``"never"``: a window is inside one sequence; sequences shorter than ``length`` have none. None:
+    ``"never"`` if ``write_store`` received ``groups``, ``sequences`` or ``lengths`` for all stores, else ``"pack"``.
     ``"best_fit"``: whole sequences share windows; longer ones are cut; padding is ``valid`` false (:mod:`.packs`).
     ``"reach"``: every row is a sample, and its window is the ``length`` rows that end with it (lags of a response); it
     may reach into the previous sequence, and before the split's first row that row is repeated. The user masks what
@@ -38,13 +39,14 @@ class Window:
 
     length: int
     stride: int = 1
-    mode: Mode = "pack"
+    mode: Mode | None = None
     phase: bool | None = None
 
     def __post_init__(self) -> None:
         whole("window.length", self.length, 1)
         whole("window.stride", self.stride, 1)
-        one_of("window.mode", self.mode, get_args(Mode))
+        if self.mode is not None:
+            one_of("window.mode", self.mode, get_args(Mode))
         if self.phase is not None:
             flag("window.phase", self.phase)
         if self.mode == "reach" and self.stride != 1:
@@ -85,7 +87,7 @@ class Windows:
     ) -> None:
         self.rows = rows
         self.window = window
-        self.phase = phase and window is not None and window.mode in ("pack", "never") and window.stride > 1
+        self.phase = phase and window is not None and window.mode not in ("best_fit", "reach") and window.stride > 1
         self.length = self.extent = window.length if window else 1
         starts, lengths = (np.zeros(1, np.int64), np.array([rows], np.int64)) if runs is None else runs
         self.slack = window.stride - 1 if window and self.phase else 0  # rows by which a phase moves a window at most

@@ -121,6 +121,11 @@ class Store(ABC):
         """Equal for stores that hold the same rows."""
         return self.digest
 
+    @property
+    def sequences_stated(self) -> bool:
+        """Whether a user stated which rows belong together, so that windows stay within a sequence by default."""
+        return self.attributes.get("sequences_stated") is True
+
     def note(self, split: str, fields: Sequence[str]) -> str:
         """What readers of these fields should know; "" for a sealed store."""
         del split, fields
