@@ -228,7 +228,7 @@ class BinReader:
         else:
             return observed
         observed &= ~touching(lows, highs, streams.invalid)[:, None]
-        for neuron, intervals in enumerate((streams.spikes and streams.spikes.observed) or ()):
+        for neuron, intervals in enumerate(streams.spikes.observed if streams.spikes is not None else ()):
             if intervals is not None:
                 observed[:, neuron] &= inside(lows, highs, intervals)
         return observed

@@ -316,8 +316,7 @@ def _fingerprint(streams: Streams, bins: int) -> bytes:
 def _neuron_digests(streams: Streams) -> frozenset[bytes]:
     """Digests of the beginning of each neuron's responses, of those that vary, chosen or not."""
     if streams.spikes is not None:
-        facts = (*streams.spikes.facts, *streams.spikes.facts_of_others)
-        trains = [repr(train).encode() for train in facts if train.valid >= LEAST_CHANGES]
+        trains = [repr(train).encode() for train in streams.spikes.facts_of_all if train.valid >= LEAST_CHANGES]
     else:
         assert streams.samples is not None
         values = readable(streams.samples, 0, min(DIGESTED_ROWS, streams.samples.shape[0]))[0]

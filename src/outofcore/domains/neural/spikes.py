@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ from outofcore.domains.neural.recordings.recording import Recording, find_array,
 from outofcore.domains.neural.unit_table import Units, find_units
 from outofcore.ndarrays import Ints
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class SpikeOwners:
@@ -38,31 +41,39 @@ class SpikeOwners:
 
 @dataclass(frozen=True)
 class Spikes:
-    clocks: tuple[RecordedArray, ...]  # ascending times of each neuron, or of all neurons together
+    clocks: tuple[RecordedArray, ...]  # ascending times of each neuron, chosen or not, or of all neurons together
+    rows: tuple[int, ...]  # neurons that were chosen
     labels: SpikeOwners | None = None  # set only if one vector of the file holds all neurons
     owners: RecordedArray | None = None  # label of each spike if ``clocks`` is one vector for all neurons
     units: Units | None = None
-    observed: tuple[Times | None, ...] | None = None  # when each neuron was, joined intervals; None: not stated
-    others: tuple[tuple[RecordedArray, Times | None], ...] = ()  # the same of the units that were not chosen
+    intervals: Sequence[Times | None] | None = None  # when each neuron was observed, joined; None: not stated
 
     @property
     def neurons(self) -> int:
-        return len(self.clocks) if self.labels is None else len(self.labels.known)
+        return len(self.rows)
+
+    def _chosen(self, of_clocks: Sequence[T]) -> list[T]:
+        return [*of_clocks] if self.owners is not None else [of_clocks[row] for row in self.rows]
 
     @cached_property
-    def facts(self) -> list[ClockFacts]:
+    def facts_of_all(self) -> list[ClockFacts]:
         """Result of a pass over each vector."""
         return [examine(clock) for clock in self.clocks]
 
-    @cached_property
-    def facts_of_others(self) -> list[ClockFacts]:
-        """The same of the units that were not chosen."""
-        return [examine(clock) for clock, _ in self.others]
+    @property
+    def facts(self) -> list[ClockFacts]:
+        """The same of the vectors that are read."""
+        return self._chosen(self.facts_of_all)
 
-    @cached_property
+    @property
+    def observed(self) -> list[Times | None]:
+        """When each chosen neuron was observed, None where nothing states it; empty where that is so of all."""
+        return [] if self.intervals is None else self._chosen(self.intervals)
+
+    @property
     def reach(self) -> tuple[int, int]:
         """First and last spike of all neurons, chosen or not, nanoseconds."""
-        trains = [train for train in (*self.facts, *self.facts_of_others) if train.valid]
+        trains = [train for train in self.facts_of_all if train.valid]
         return min(train.first for train in trains), max(train.last for train in trains)
 
     def span(self, width: float, trials: Times) -> ClockFacts:
@@ -72,10 +83,7 @@ class Spikes:
         which units were observed. A unit without any was recorded from its first spike to its last. Units that were
         not chosen count as well: the choice does not move the bins.
         """
-        trains = [
-            *zip(self.facts, self.observed or [None] * len(self.facts), strict=True),
-            *zip(self.facts_of_others, (seen for _, seen in self.others), strict=True),
-        ]
+        trains = [*zip(self.facts_of_all, self.intervals or [None] * len(self.clocks), strict=True)]
         intervals = (
             [trials]
             if len(trials)
@@ -92,78 +100,66 @@ class Spikes:
 
     def locate(self, lows: Times, highs: Times) -> Ints:
         """Entries to read for each of several spans of time, [first, end): shape (spans, vectors, 2)."""
-        ranges = [np.stack(locate(clock, clock.shape[0], lows, highs), axis=-1) for clock in self.clocks]
-        return np.stack(ranges, axis=1)
+        vectors = self._chosen(self.clocks)
+        return np.stack([np.stack(locate(clock, clock.shape[0], lows, highs), axis=-1) for clock in vectors], axis=1)
 
     def count(self, ranges: Ints, edges: Times) -> Ints:
         """Spikes per bin, shape (bins, neurons); ``ranges`` (vectors, 2) is one of :meth:`locate`."""
         if self.owners is not None:
             return self._count_by_owner(int(ranges[0, 0]), int(ranges[0, 1]), edges)
         counts = np.empty((len(edges) - 1, self.neurons), np.int64)
-        for neuron, (clock, (start, stop)) in enumerate(zip(self.clocks, ranges.tolist(), strict=True)):
+        for neuron, (clock, (start, stop)) in enumerate(zip(self._chosen(self.clocks), ranges.tolist(), strict=True)):
             counts[:, neuron] = np.diff(np.searchsorted(valid_times(clock, start, stop)[1], edges, side="left"))
         return counts
 
     def _count_by_owner(self, start: int, stop: int, edges: Times) -> Ints:
         assert self.owners is not None
         assert self.labels is not None
-        times = self.clocks[0].read(start, stop)
+        times, known = self.clocks[0].read(start, stop), self.labels.known[list(self.rows)]
         numbers = _neurons(self.owners.read(start, stop))
-        owner = np.minimum(np.searchsorted(self.labels.known, numbers), self.neurons - 1)
+        owner = np.minimum(np.searchsorted(known, numbers), self.neurons - 1)
         bins = np.searchsorted(edges, times, side="right") - 1
-        counted = (times != INVALID) & (self.labels.known[owner] == numbers) & (bins >= 0) & (bins < len(edges) - 1)
+        counted = (times != INVALID) & (known[owner] == numbers) & (bins >= 0) & (bins < len(edges) - 1)
         cells = bins[counted] * self.neurons + owner[counted]
         return np.bincount(cells, minlength=(len(edges) - 1) * self.neurons).reshape(-1, self.neurons)
 
 
 def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners | None = None) -> Spikes:
     """The spikes that ``names.spike_times`` refers to; raises SessionError."""
-    name = source.names.spike_times
+    name, label_name = source.names.spike_times, source.names.spike_neurons
     assert name is not None
     unit = recording.unit or source.spike_unit or source.time_unit
-    if source.names.spike_neurons is not None:
-        times = find_vector(recording, "spike_times", name)
-        owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
+    owners = observed = None
+    if label_name is not None:
+        times, owners = find_vector(recording, "spike_times", name), find_vector(recording, "spike_neurons", label_name)
         if times.shape != owners.shape:
             raise SessionError(
                 "unequal_length", f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
             )
-        units, unchosen = None, np.empty((0, 2), np.int64)
-        if labels is None:
-            labels = _labels(owners)
-            known = labels.known
-            own = source.names.spike_neurons
-            units = find_units(
-                source,
-                len(known),
-                lambda column: known if column == own else recording.column_of_labels(own, column, known),
-            )
-            if units is not None:
-                chosen, bounds = list(units.rows), labels.bounds
-                unchosen = unchosen if bounds is None else np.delete(bounds, chosen, axis=0)
-                labels = replace(labels, known=known[chosen], bounds=None if bounds is None else bounds[chosen])
-        if labels.bounds is None:
-            return Spikes((listed_clock(times, unit),), labels, owners, units)
-        clocks, rest = (
-            tuple(listed_clock(part(times, start, stop), unit) for start, stop in bounds.tolist())
-            for bounds in (labels.bounds, unchosen)
+        labels = labels or _labels(owners)
+        known, bounds = labels.known, labels.bounds
+        units = find_units(
+            source,
+            len(known),
+            lambda column: known if column == label_name else recording.column_of_labels(label_name, column, known),
         )
-        return Spikes(clocks, labels, units=units, others=tuple((clock, None) for clock in rest))
-    try:
-        several = matching(recording, name).values() if "*" in name else ()
-        vectors = [recording.array(path) for path in several] if "*" in name else recording.trains(name)
-    except KeyError:  # a column of an array, or nothing
-        vectors = []
-    vectors = vectors or [find_array(recording, "spike_times", name)]
-    units = find_units(source, len(vectors), lambda column: recording.column(name, column))
-    observed = None if "*" in name else recording.observed(name)
-    # MATLAB stores an empty train as 0 x 0 and others as columns.
-    trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
-    recorded = [*zip((listed_clock(train, unit) for train in trains), observed or [None] * len(vectors), strict=True)]
-    rows = range(len(recorded)) if units is None else units.rows
-    clocks, seen = zip(*(recorded[row] for row in rows), strict=True)
-    others = tuple(recorded[row] for row in sorted({*range(len(recorded))} - {*rows}))
-    return Spikes(clocks, units=units, observed=None if observed is None else seen, others=others)
+        vectors = [times]
+        if bounds is not None:
+            vectors, owners = [part(times, start, stop) for start, stop in bounds.tolist()], None
+        neurons = len(known)
+    else:
+        try:
+            several = matching(recording, name).values() if "*" in name else ()
+            vectors = [recording.array(path) for path in several] if "*" in name else recording.trains(name)
+        except KeyError:  # a column of an array, or nothing
+            vectors = []
+        vectors, neurons = vectors or [find_array(recording, "spike_times", name)], len(vectors) or 1
+        units = find_units(source, neurons, lambda column: recording.column(name, column))
+        observed = None if "*" in name else recording.observed(name)
+        # MATLAB stores an empty train as 0 x 0 and others as columns.
+        vectors = [flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors]
+    rows = tuple(range(neurons)) if units is None else units.rows
+    return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), rows, labels, owners, units, observed)
 
 
 def _labels(owners: RecordedArray) -> SpikeOwners:
