@@ -143,7 +143,7 @@ def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None
 
 
 def open_parquet(member: Member) -> Any:
-    """A ``pyarrow.parquet.ParquetFile``; raises RawInputError for one that is compressed as a whole or in an archive."""
+    """A ``pyarrow.parquet.ParquetFile``; raises RawInputError for one in an archive or compressed as a whole."""
     import pyarrow.parquet as pq  # late: it takes a tenth of a second, and few have such files
 
     try:
