@@ -213,6 +213,18 @@ def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) 
     assert figures["digits"] == 2 * (6 + 3)  # of the input
 
 
+class NeverFinished(Lines):
+    def converter(self, section: Any, rate: Any) -> Any:
+        return lambda unit: replace(convert_lines(unit), unfinished=True)
+
+
+def test_a_sequence_that_no_unit_continues_ends_there(raw: Path, tmp_path: Path) -> None:
+    """As where a file ends early: a domain cannot always know which piece is the last."""
+    expected = convert(raw, tmp_path / "expected", Lines(piece=7)).seal.digest
+    assert convert(raw, tmp_path, NeverFinished(piece=7)).seal.digest == expected
+    assert verify(tmp_path / "lines.zarr").problems == ()
+
+
 def test_keys_of_pieces_drop_no_sequence_that_begins_as_another(tmp_path: Path) -> None:
     """Where each piece of a long line has a key of its own, only the setting that keeps duplicates is possible."""
 

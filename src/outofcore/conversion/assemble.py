@@ -114,6 +114,8 @@ class Assembler:
         if result.continues:
             stored[0] = self._open is not None and self._open["split"] is not None
             self._go_on(result, int(ends[0]), finished=count > 1 or not result.unfinished)
+        else:
+            self.end()
         split = self._split_of(unit, result)[first:]
         new = split >= 0
         placed = np.flatnonzero(new)
@@ -186,7 +188,7 @@ class Assembler:
             self.end()
 
     def end(self) -> None:
-        """Record the sequence that might have continued, if there is one."""
+        """Record the last sequence if it might have continued, and no unit continues it."""
         if self._open is not None and self._open["split"] is not None:
             columns: Columns = {
                 key: np.array(value, dtype=dtype) for key, (dtype, value) in self._open["columns"].items()

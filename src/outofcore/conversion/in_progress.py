@@ -86,6 +86,12 @@ class StoreInProgress:
         self.units += 1
         self.savable = True
 
+    def end(self) -> None:
+        """Record the last sequence, although its unit said that it continues."""
+        self.savable = False
+        self.assembler.end()
+        self.savable = True
+
     def save(self) -> None:
         """Make a checkpoint; raises RawInputError if a file that it counts has changed."""
         self._inputs.check_unchanged(sorted(self._read))

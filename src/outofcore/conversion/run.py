@@ -182,6 +182,7 @@ class Conversion:
                 if time.monotonic() - saved > checkpoint_seconds:
                     build.save()
                     saved = time.monotonic()
+        build.end()
 
     @contextmanager
     def _placed_rejects(self, journal: Journal) -> Iterator[None]:

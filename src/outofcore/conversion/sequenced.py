@@ -106,8 +106,6 @@ class Sequencer:
         continues = not len(begin) or begin[0] > 0
         if continues:
             begin = np.append(0, begin)
-        else:
-            self._assembler.end()
         sequences = {"length": np.diff(begin, append=_rows(columns))}
         if groups is not None:
             groups = sequences["group"] = groups[begin]
