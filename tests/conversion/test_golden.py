@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ import yaml
 
 import outofcore
 from outofcore.domains.registry import get_domain
+from outofcore.store.codecs import CodecName
 from outofcore.training.arithmetic import PORTABLE
 
 ROOT = Path(__file__).parents[2]
@@ -187,7 +188,7 @@ def test_models_are_what_they_were(raw: Callable[[str], Path], tmp_path: Path, m
         assert version in MODELS[name], f"add this digest to MODELS, as version {version} of the training of {name}"
 
 
-@pytest.mark.parametrize("codec", ARRAYS)
+@pytest.mark.parametrize("codec", get_args(CodecName))
 def test_a_store_of_arrays_is_what_it_was(tmp_path: Path, codec: str) -> None:
     number = np.arange(1000)
     data = {
@@ -199,4 +200,5 @@ def test_a_store_of_arrays_is_what_it_was(tmp_path: Path, codec: str) -> None:
     groups = np.array([f"group {each // 40} ☗" for each in number], object)
     settings: dict[str, Any] = {"splits": {"val": 0.2, "test": 0.1}, "chunk_rows": 64, "shard_rows": 256}
     outofcore.write_store(tmp_path / "a.zarr", data, groups=groups, codec=codec, **settings)
-    assert digest_of(tmp_path / "a.zarr") == ARRAYS[codec]
+    digest = digest_of(tmp_path / "a.zarr")
+    assert digest == ARRAYS.get(codec), f"of a new codec, add this digest to ARRAYS: {digest}"

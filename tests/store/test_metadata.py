@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 import zarr
 import zarr.codecs
+import zarr.registry
 from zarr.abc.buffer import Buffer
 from zarr.storage import MemoryStore
 
 from outofcore.errors import OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.store import codecs
-from outofcore.store.codecs import CODECS, ChunkCodec, CodecName
+from outofcore.store.codecs import CODECS, ChunkCodec, CodecName, zarr_codecs
 from outofcore.store.metadata import DTYPES, array_document, as_bytes, group_document, parse_array
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout
@@ -373,11 +374,8 @@ def test_the_documents_are_those_of_zarr_python(dtype: str, codec: CodecName, sh
         field = Field(name="x", dtype=dtype, doc="it is", shape=shape, fill=fill, attributes=attributes)
         own = as_bytes(array_document("part/train", field, layout, 1000))
         written: dict[str, Buffer] = {}
-        compressors: dict[str, list[Any]] = {
-            "none": [],
-            "lz4": [zarr.codecs.BloscCodec(cname="lz4", clevel=3, shuffle="noshuffle")],
-            "zstd": [zarr.codecs.ZstdCodec(level=3)],
-        }
+        middle = zarr_codecs(ChunkCodec(codec, 3, dtype))[1:-1]  # the compressor, as zarr-python understands it
+        compressors = [zarr.registry.get_codec_class(each["name"]).from_dict(each) for each in middle]
         zarr.create_array(
             store=MemoryStore(written),
             name="part/train/x",
@@ -385,7 +383,7 @@ def test_the_documents_are_those_of_zarr_python(dtype: str, codec: CodecName, sh
             dtype=str if text else np.dtype(dtype).newbyteorder("<"),
             chunks=(64, *shape),
             shards={"shape": (256, *shape), "index_location": "start"},  # type: ignore[arg-type]  # zarr 3.1
-            compressors=[*compressors[codec], zarr.codecs.Crc32cCodec()],
+            compressors=[*compressors, zarr.codecs.Crc32cCodec()],
             filters=None,
             fill_value=fill,
             chunk_key_encoding={"name": "default", "separator": "."},

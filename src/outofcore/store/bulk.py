@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 from outofcore.ndarrays import Bytes, Ints
 from outofcore.store.array import Array, SealedArray
-from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CODECS, CRC_BYTES, ChunkCodec, CodecName
+from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CODECS, CRC_BYTES, ChunkCodec
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.schema import Field
 from outofcore.system.compilation import njit
@@ -37,10 +37,9 @@ Named = tuple[str | None, str]
 
 CRC_32C: Named = (google_crc32c.value.__module__, "crc32c_value")  # of the extension; the pure Python variant has none
 
-_NONE, _LZ4, _ZSTD = range(3)
-_KINDS: dict[CodecName, int] = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}  # which part of the kernel decodes a codec
-KINDS = {CODECS[name].zarr: kind for name, kind in _KINDS.items()}
-"""The compressors that :func:`decode_plain` knows, by Zarr's names, "" for none."""
+_NONE, _BLOSC, _ZSTD = range(3)
+KINDS = {"": _NONE, "blosc": _BLOSC, "zstd": _ZSTD}
+"""Which part of the kernel decodes a compressor, by Zarr's name for it, "" for none."""
 
 _KEPT = threading.local()
 # A pipe that nobody writes to is not waited for.
@@ -148,7 +147,7 @@ def _decompress(functions: Ints, context: int, kind: int, encoded: Any, body: An
     """Decompress so many bytes in memory; whether they give exactly ``size``."""
     if kind == _ZSTD:
         return bool(_call(functions[3], (context, target, size, encoded, body)) == size)
-    if kind == _LZ4 and body >= BLOSC_HEADER:
+    if kind == _BLOSC and body >= BLOSC_HEADER:
         header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
         _call(functions[1], (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
         if header[1] != size or header[3] != body:  # the decompressor trusts them
@@ -324,7 +323,7 @@ def read_chunks(arrays: Sequence[Array], chunks: Ints, buffers: Sequence[npt.NDA
         _ = sealed[0].checksums  # of all arrays: read once, and not in each of the threads
         files.for_each(lambda pair: pair[0].manifest(pair[1]), unread)
     jobs = np.empty((len(sealed), len(chunks), 7), np.int64)
-    jobs[:, :, 4] = [[_KINDS[array.codec.name]] for array in sealed]
+    jobs[:, :, 4] = [[KINDS[CODECS[array.codec.name].zarr]] for array in sealed]
     jobs[:, :, 5], jobs[:, :, 6] = np.arange(len(sealed))[:, np.newaxis], slots
     cells, wanted = [], []
     for shard in touched:

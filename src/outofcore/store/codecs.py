@@ -2,7 +2,7 @@
 
 Each chunk is a chain of standard Zarr v3 codecs: the array's bytes (little-endian, C order; text as ``vlen-utf8``), the
 compressor (``zstd``, ``blosc`` with lz4, or none), and ``crc32c``, so that any reader detects a changed bit. One more
-codec is a row of the table; :mod:`outofcore.store.bulk` has the kernel that decodes many of its chunks at once.
+codec is a row of the table; of a compressor that Zarr names otherwise, :mod:`outofcore.store.bulk` needs a kernel too.
 """
 
 from __future__ import annotations

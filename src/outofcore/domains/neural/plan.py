@@ -22,7 +22,7 @@ from outofcore.domains.neural.transforms import StimulusType, bfloat16_values, e
 from outofcore.domains.planning import LoaderBytes, Outlook
 from outofcore.raw.files import RawFile
 from outofcore.settings.sizes import format_bytes
-from outofcore.store.codecs import ChunkCodec, CodecName
+from outofcore.store.codecs import CODECS, ChunkCodec, CodecName
 from outofcore.store.schema import Schema
 
 # The rest of the memory is for the model, the system and the page cache.
@@ -34,7 +34,6 @@ UNEVEN = 12
 
 # Of at most so many sessions, so many units are sampled; a session that the cutting process reads, at its start.
 SESSIONS, UNITS, UNITS_PASSED = 6, 2, 64
-CODECS: tuple[CodecName, ...] = ("lz4", "zstd")
 
 AT_READ = "transforms at read"
 
@@ -192,7 +191,8 @@ def measure(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, section: Ne
         np.ascontiguousarray(block[start : start + rows]) for block in stored for start in range(0, len(block), rows)
     ]
     shares: dict[CodecName, float] = {}
-    for name in CODECS if chunks else ():
+    compressing: list[CodecName] = [name for name, codec in CODECS.items() if codec.zarr]
+    for name in compressing if chunks else ():
         codec = ChunkCodec(name, section.store.layout().level, str(stored_as(dtype)))
         shares[name] = sum(len(codec.encode(chunk)) for chunk in chunks) / sum(chunk.nbytes for chunk in chunks)
     return shares
