@@ -215,6 +215,7 @@ def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) 
 
 class NeverFinished(Lines):
     def converter(self, section: Any, rate: Any) -> Any:
+        del section, rate
         return lambda unit: replace(convert_lines(unit), unfinished=True)
 
 

@@ -98,7 +98,11 @@ class Task(nn.Module, ABC):
         return {}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """Tables for ``dvc plots``: file stem -> rows, from the sums over the whole validation split."""
+        """Tables for ``dvc plots`` and the report: file stem -> rows, from the sums over the whole validation split.
+
+        The report draws the other columns of numbers by the first one, a line for each word in a column of words; of
+        them it leaves out whole numbers beyond 1, which count the items of a row. Baselines end as for figures.
+        """
         del sums
         return {}
 

@@ -64,7 +64,7 @@ class MovePrediction(Task):
 
     @abstractmethod
     def predict(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Logits (batch, classes) float32, and the expected outcomes (batch,) float32."""
+        """Logits (batch, classes) float32, the lowest one for a class that cannot be; expected outcomes (batch,)."""
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, *expected = self.predict(batch)
