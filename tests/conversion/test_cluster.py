@@ -73,7 +73,8 @@ def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path:
     assert found.seal.digest == expected.seal.digest
 
 
-@pytest.mark.parametrize("then", [pytest.param("threads", marks=pytest.mark.long), "cluster"])
+@pytest.mark.long
+@pytest.mark.parametrize("then", ["threads", "cluster"])
 def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
     cluster: Cluster, raw: Path, tmp_path: Path, then: str
 ) -> None:
@@ -100,6 +101,7 @@ def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, 
         assert found.resumed_units == units + 5
 
 
+@pytest.mark.long
 def test_a_cluster_whose_workers_are_all_gone_is_one_line(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ except OutOfCoreError as error:
 def test_the_figure_that_a_refusal_names_suffices_and_is_kept(tmp_path: Path) -> None:
     moves = " ".join(f"{number}. Nf3 Nf6 {number + 1}. Ng1 Ng8" for number in range(1, 120, 2))
     game = f'[Event "e"]\n[White "{{}}"]\n[Black "b"]\n\n{moves} 1/2-1/2\n\n'
-    (tmp_path / "games.pgn").write_text("".join(game.format(number) for number in range(1_000)))
+    (tmp_path / "games.pgn").write_text("".join(game.format(number) for number in range(500)))
 
     def convert(memory: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "games.pgn"), str(tmp_path / "a.zarr")]

@@ -12,6 +12,7 @@ import outofcore
 from tests.pipeline.conftest import ROOT
 
 
+@pytest.mark.long
 def test_pages_are_made_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("pdoc")
     command = [sys.executable, "-W", "error", ROOT / "stages" / "api.py", tmp_path]

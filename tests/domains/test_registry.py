@@ -37,7 +37,20 @@ shapes = {name: list(tensor.shape) for name, tensor in batch.items()}
 found = {"figures": figures, "shapes": shapes, "count": int(count), "page": make_page(pathlib.Path())}
 pathlib.Path("found.json").write_text(json.dumps(found))
 """
-COMMAND = "from outofcore.cli import main; main()"
+COMMANDS = """
+import contextlib, io, json, sys
+from outofcore.cli import main
+
+ended = {}
+for command in sys.argv[1:]:
+    sys.argv = ["outofcore", *command.split()]
+    with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            main()
+        except SystemExit as ending:
+            ended[command] = (ending.code, told.getvalue(), errors.getvalue())
+print(json.dumps(ended))
+"""
 
 
 def install_dna(site: Path) -> None:
@@ -80,13 +93,17 @@ def test_another_package_adds_a_domain(tmp_path: Path) -> None:
     assert found["count"] == 8 * 32
     assert 'id="dna"' in found["page"]
     assert "frequencies alone" in found["page"]
-    again = run(tmp_path, "-c", COMMAND, "convert", "dna", "raw", "again.zarr", "-S", "splits.val=0.2", "--json")
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["digest"] == figures["digest"]
-    assert "the first base:" in run(tmp_path, "-c", COMMAND, "info", "again.zarr").stdout
-    trained = run(tmp_path, "-c", COMMAND, "train", "again.zarr", "out", "-S", "train.max_steps=1")
-    assert trained.returncode == 0, trained.stderr
-    assert "try the model" not in trained.stderr  # it has no predictions
+    commands = (
+        "convert dna raw again.zarr -S splits.val=0.2 --json",
+        "info again.zarr",
+        "train again.zarr out -S train.max_steps=1",
+    )
+    commanded = run(tmp_path, "-c", COMMANDS, *commands)
+    again, described, trained = json.loads(commanded.stdout).values()
+    assert [again[0], described[0], trained[0]] == [0, 0, 0]
+    assert json.loads(again[1])["digest"] == figures["digest"]
+    assert "the first base:" in described[1]
+    assert "try the model" not in trained[2]  # it has no predictions
 
 
 def test_a_plan_refuses_what_the_loader_does(tmp_path: Path) -> None:
@@ -95,11 +112,9 @@ def test_a_plan_refuses_what_the_loader_does(tmp_path: Path) -> None:
     tensors = tmp_path / "site/dna_for_training/tensors.py"
     tensors.write_text(tensors.read_text().replace('fields = ("bases",)', 'fields, columns = ("bases",), ("header",)'))
     (tmp_path / "a.fasta").write_text(">first\nACGT\n")
-    planned = run(tmp_path, "-c", COMMAND, "plan", "dna", "a.fasta")
-    assert (planned.returncode, planned.stderr.splitlines()) == (
-        2,
-        ["error: columns: sequences/header holds text, which no tensor can; use 'sequence' to look it up"],
-    )
+    ((code, _, errors),) = json.loads(run(tmp_path, "-c", COMMANDS, "plan dna a.fasta").stdout).values()
+    assert code == 2
+    assert errors == "error: columns: sequences/header holds text, which no tensor can; use 'sequence' to look it up\n"
 
 
 def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:
@@ -133,35 +148,16 @@ WRONG = {
     "dna = json": "domain 'dna' is in package ",
 }
 """Entries of one package, and what is told where its domain is used."""
-COMMANDS = """
-import contextlib, io, json, sys
-from outofcore.cli import main
-from outofcore.domains.registry import get_domain
-
-ended = {}
-for name in sys.argv[1:]:
-    sys.argv = ["outofcore", "convert", name, ".", "a.zarr"]
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        try:
-            main()
-        except SystemExit as ending:
-            ended[name] = (ending.code, errors.getvalue())
-print(json.dumps({"ended": ended, "right": get_domain("chess").name}))
-"""
-
 
 def test_an_entry_point_that_is_wrong_is_one_line_where_its_domain_is_used(tmp_path: Path) -> None:
     install_dna(tmp_path / "site")
     install(tmp_path / "site", "bad", "".join(f"{entry}\n" for entry in WRONG), version="3.0")
-    names = {entry.split(" ")[0]: told for entry, told in WRONG.items()}
-    ran = run(tmp_path, "-c", COMMANDS, *names)
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
-    assert found["right"] == "chess"
-    assert set(found["ended"]) == set(names)
-    for name, told in names.items():
-        code, errors = found["ended"][name]
-        assert code == 2, name
+    commands = {f"convert {entry.split(' ')[0]} . a.zarr": told for entry, told in WRONG.items()}
+    ended = json.loads(run(tmp_path, "-c", COMMANDS, *commands, "convert chess . a.zarr").stdout)
+    _, _, right = ended.pop("convert chess . a.zarr")
+    assert "package bad" not in right
+    for told, (code, _, errors) in zip(WRONG.values(), ended.values(), strict=True):
+        assert code == 2, told
         assert errors.startswith("error: ")
         assert errors.count("\n") == 1
         assert told in errors

@@ -20,6 +20,7 @@ from tests.inspect.test_diff import game
 from tests.lines_project import call
 from tests.samples import ROOT, write_sample
 
+pytestmark = pytest.mark.xdist_group("trace")
 TOKENIZER = {"kind": "characters"}
 
 
@@ -119,7 +120,7 @@ def test_raw_prints_the_part_of_a_text_that_is_a_document(tmp_path: Path, splits
         ("chess", {"batch_size": 16, "last": "pad", "shuffle": Weighted("plies", pool_blocks=4)}),
         ("text", {"batch_size": 20, "window": {"length": 65, "stride": 64}, "last": "pad", "tensors": "stored"}),
         ("text", {"batch_size": 20, "window": {"length": 65, "stride": 64, "mode": "best_fit"}, "tensors": "stored"}),
-        ("neural", {"batch_size": 40}),
+        ("neural", {"batch_size": 120}),
     ],
 )
 def test_the_steps_of_a_record_are_those_whose_batches_name_it(

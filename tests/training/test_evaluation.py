@@ -25,7 +25,7 @@ from outofcore.store.reader import open_store
 from outofcore.training import evaluation
 from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
 from outofcore.training.results import split_digest
-from tests.samples import ROOT, write_sample
+from tests.samples import ROOT
 from tests.trained import DOMAINS, copy_trained
 from tests.training.small import ListLoader, WeightedRegression, columns
 
@@ -160,8 +160,9 @@ def test_a_fixed_store_takes_the_place_of_the_own_test_split(
 ) -> None:
     copy_trained(project, "chess", tmp_path)
     (tmp_path / "raw").mkdir()
-    write_sample("chess", tmp_path / "raw", 0)
-    convert("chess", tmp_path / "raw", tmp_path / "fixed.zarr", audit={"records": 1})
+    games = (project / "data/sample/chess/games.pgn").read_text().split("[Event ")
+    (tmp_path / "raw/games.pgn").write_text("[Event ".join(games[:61]))
+    convert("chess", tmp_path / "raw", tmp_path / "fixed.zarr", splits={"test": 0.5}, audit={"records": 1})
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
@@ -192,7 +193,7 @@ def test_the_command_gives_the_same_figures_without_a_project(
     monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
     for seed in (0, 1):
         convert("chess", raw, f"{seed}.zarr", audit={"records": 1}, splits={"seed": seed})
-    outofcore.train("0.zarr", "run", preset="small", max_steps=2)
+    outofcore.train("0.zarr", "run", preset="test", max_steps=2)
     files = sorted(tmp_path.rglob("*"))
 
     def told(*words: str) -> str:

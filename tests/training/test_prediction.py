@@ -39,17 +39,17 @@ from outofcore.training.optimizers import make_optimizer, train_step
 from outofcore.training.memory_forecast import made_up_sample
 
 torch.set_num_threads(1)
-section = DOMAIN.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 512}})
+section = DOMAIN.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 256}})
 schemas = DOMAIN.schemas(section, ())
 task = DOMAIN.planned_task()(section, schemas)
 sample, _ = made_up_sample(schemas[""], DOMAIN.reading({}, section))
-batch = {name: tensor.repeat(512, *(1,) * (tensor.ndim - 1)) for name, tensor in sample.items()}
+batch = {name: tensor.repeat(256, *(1,) * (tensor.ndim - 1)) for name, tensor in sample.items()}
 batch["target"].zero_()
 optimizer = make_optimizer(task, "adamw", learning_rate=1e-3, weight_decay=0)
 train_step(task, optimizer, [{name: tensor[:2] for name, tensor in batch.items()}], 1)  # its libraries
 before = psutil.Process().memory_info().rss
 with MemoryWatch(interval=0.002) as memory:
-    for _ in range(3):
+    for _ in range(2):
         train_step(task, optimizer, [batch], 1)
 print(memory.peak_rss_bytes - before)
 """
@@ -231,7 +231,7 @@ def test_the_bytes_of_a_process_are_those_of_one_that_trains_next_to_nothing(tmp
 
 def test_a_step_holds_what_is_predicted():
     domain = get_domain("chess")
-    chess = domain.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 512}})
+    chess = domain.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 256}})
     schemas = domain.schemas(chess, ())
     predicted = Forecast(domain, chess, schemas, 10**6, Machine()).model.total
     done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)

@@ -31,6 +31,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> certificate.Subject:
     return certificate.Subject("outofcore", sys.executable, tmp_path_factory.mktemp("subject"))
 
 
+@pytest.mark.long
 def test_the_loader_resumes_in_another_process(subject: certificate.Subject) -> None:
     batches, out = subject.read(most=3, keep=True)
     rest, _ = subject.read(state=out / "state-2", batch=100)
@@ -62,6 +63,7 @@ def test_what_a_library_lacks_is_said() -> None:
         stopped.only(["a source", "another"])
 
 
+@pytest.mark.long
 def test_an_error_and_a_process_that_hangs_are_said(subject: certificate.Subject, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no state")
     with pytest.raises(certificate.SideError, match="UnpicklingError"):

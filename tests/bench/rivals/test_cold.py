@@ -12,6 +12,7 @@ from rivals import cold
 
 @pytest.mark.parametrize("kind", ["outofcore", "memmap", "h5py", "zarr-python"])
 def test_a_side_delivers_all_frames(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cold, "STEP", 512)
     monkeypatch.setattr(cold, "WORKERS", 0)  # this process has threads, which a fork would not have
     cold.write(kind, str(tmp_path / kind), 2 * cold.STEP)
     cold.drop(tmp_path / kind)
