@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -27,16 +25,19 @@ from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError, RawInputError, SpaceError, StateError
 from outofcore.store.reader import open_store
 from tests.domains.chess.positions import stored_move
+from tests.processes import run_program
 from tests.samples import ROOT
 from tests.store.faults import Faults
 from tests.trained import DOMAINS, GAMES, copy_trained, write_random
 
 pytestmark = pytest.mark.xdist_group("report")
 FIGURES = """
-import json, sys
+import json, sys, warnings
 import torch
 import outofcore
 
+warnings.simplefilter("error")
+torch.set_num_threads(1)
 model = outofcore.load_model(sys.argv[1])
 sums = {}
 batches = outofcore.loader(
@@ -76,9 +77,7 @@ def test_loaded_in_another_process_it_has_the_figures_of_its_training(
     shutil.move(home / f"models/{name}/model.pt", elsewhere / "kept.pt")
     shutil.move(home / f"data/stores/{name}.zarr", elsewhere / "held.zarr")
     shutil.rmtree(home)
-    command = [sys.executable, "-W", "error", "-c", FIGURES, "kept.pt", "held.zarr"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False)
+    done = run_program(FIGURES, "kept.pt", "held.zarr", folder=elsewhere)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     # Which films repeat, and how many bytes the documents have, is known of the store alone.
@@ -552,13 +551,14 @@ def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> Non
 
 
 PEAK = """
-import resource, sys
+import resource, sys, warnings
 import outofcore
 from outofcore.errors import StateError
 from outofcore.models import load_model
 import outofcore.domains.chess.model
 import outofcore.domains.neural.model
 
+warnings.simplefilter("error")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     try:
@@ -571,8 +571,7 @@ FORGED = ("a record that inflates", "a larger network", "more neurons", "more ne
 
 def test_a_forged_model_takes_no_memory_before_it_is_refused(project: Path, elsewhere: Path) -> None:
     files = [forge(project, elsewhere / forged, forged) for forged in FORGED]
-    command = [sys.executable, "-W", "error", "-c", PEAK, *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_program(PEAK, *map(str, files), folder=elsewhere)
     for forged, line in zip(FORGED, done.stdout.splitlines(), strict=True):
         more, _, message = line.partition(" ")
         assert int(more) < 100 << 10, forged  # KiB, by this one and those before

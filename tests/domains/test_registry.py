@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from outofcore.domains.registry import DOMAINS
+from tests.processes import run_program
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -70,11 +69,8 @@ def install(site: Path, name: str, entries: str, *, version: str) -> None:
     (facts / "entry_points.txt").write_text(f"[outofcore.domains]\n{entries}")
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(ROOT / "src")])}
-    return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_program(code, *arguments, folder=folder, PYTHONPATH=str(folder / "site"))
 
 
 def test_the_folders_here_are_domains() -> None:
@@ -83,7 +79,7 @@ def test_the_folders_here_are_domains() -> None:
 
 def test_another_package_adds_a_domain(tmp_path: Path) -> None:
     install_dna(tmp_path / "site")
-    ran = run(tmp_path, "-c", PROGRAM)
+    ran = run(tmp_path, PROGRAM)
     assert ran.returncode == 0, ran.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     figures = found["figures"]
@@ -98,7 +94,7 @@ def test_another_package_adds_a_domain(tmp_path: Path) -> None:
         "info again.zarr",
         "train again.zarr out -S train.max_steps=1",
     )
-    commanded = run(tmp_path, "-c", COMMANDS, *commands)
+    commanded = run(tmp_path, COMMANDS, *commands)
     again, described, trained = json.loads(commanded.stdout).values()
     assert [again[0], described[0], trained[0]] == [0, 0, 0]
     assert json.loads(again[1])["digest"] == figures["digest"]
@@ -112,13 +108,13 @@ def test_a_plan_refuses_what_the_loader_does(tmp_path: Path) -> None:
     tensors = tmp_path / "site/dna_for_training/tensors.py"
     tensors.write_text(tensors.read_text().replace('fields = ("bases",)', 'fields, columns = ("bases",), ("header",)'))
     (tmp_path / "a.fasta").write_text(">first\nACGT\n")
-    ((code, _, errors),) = json.loads(run(tmp_path, "-c", COMMANDS, "plan dna a.fasta").stdout).values()
+    ((code, _, errors),) = json.loads(run(tmp_path, COMMANDS, "plan dna a.fasta").stdout).values()
     assert code == 2
     assert errors == "error: columns: sequences/header holds text, which no tensor can; use 'sequence' to look it up\n"
 
 
 def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:
-    ran = run(tmp_path, "-c", "import outofcore; outofcore.convert('dna', '.', 'a.zarr')")
+    ran = run(tmp_path, "import outofcore; outofcore.convert('dna', '.', 'a.zarr')")
     assert "no domain 'dna'; there are chess, go, neural, text" in ran.stderr
 
 
@@ -132,7 +128,7 @@ def test_versions_of_packages_that_determine_bytes(tmp_path: Path) -> None:
         "import json; from outofcore.conversion.inputs import versions as v; chess = v('chess').items()\n"
         "print(json.dumps([dict(v('dna').items() - chess), dict(v('mine').items() - v('rna').items()), v('mine')]))"
     )
-    of_dna, of_mine, every = json.loads(run(tmp_path, "-c", code).stdout)
+    of_dna, of_mine, every = json.loads(run(tmp_path, code).stdout)
     assert of_dna == {"dna-for-training": "1.2"}
     assert of_mine == {"PyYAML": version("PyYAML")}
     assert "+" in every["outofcore"]
@@ -149,11 +145,12 @@ WRONG = {
 }
 """Entries of one package, and what is told where its domain is used."""
 
+
 def test_an_entry_point_that_is_wrong_is_one_line_where_its_domain_is_used(tmp_path: Path) -> None:
     install_dna(tmp_path / "site")
     install(tmp_path / "site", "bad", "".join(f"{entry}\n" for entry in WRONG), version="3.0")
     commands = {f"convert {entry.split(' ')[0]} . a.zarr": told for entry, told in WRONG.items()}
-    ended = json.loads(run(tmp_path, "-c", COMMANDS, *commands, "convert chess . a.zarr").stdout)
+    ended = json.loads(run(tmp_path, COMMANDS, *commands, "convert chess . a.zarr").stdout)
     _, _, right = ended.pop("convert chess . a.zarr")
     assert "package bad" not in right
     for told, (code, _, errors) in zip(WRONG.values(), ended.values(), strict=True):

@@ -11,8 +11,8 @@ from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.order.plain import Shuffle
-from tests.few_files import with_few_files
 from tests.loading.conftest import write_store
+from tests.processes import with_few_files
 
 SHARD = "train/id/c.1"
 

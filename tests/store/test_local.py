@@ -22,7 +22,7 @@ from outofcore.store.bulk import read_chunks
 from outofcore.store.reader import Array, open_store
 from outofcore.store.schema import Layout
 from outofcore.system import descriptors
-from tests.few_files import with_few_files
+from tests.processes import with_few_files
 
 MakeStore = Callable[..., Path]
 

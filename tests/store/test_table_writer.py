@@ -19,7 +19,7 @@ from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.shards import ShardFile, index_bytes
 from outofcore.store.table_writer import Chunk, EncodingQueue, TableWriter
 from outofcore.store.writer import StoreWriter
-from tests.few_files import with_few_files
+from tests.processes import with_few_files
 from tests.store.conftest import SCHEMA, batch, write_store
 
 SPLITS = ("train", "val", "test")

@@ -14,6 +14,7 @@ import pytest
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.system.extras import load
+from tests.processes import run_program
 
 pytestmark = pytest.mark.xdist_group("report")
 
@@ -28,8 +29,7 @@ PROJECT = sorted(re.split(r"[<>=]", each)[0].lower() for each in EXTRAS["project
 
 def without(packages: list[str] | tuple[str, ...], code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program that cannot import these packages."""
-    code = f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n{code}"
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    return run_program(f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n{code}", folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,8 @@ def test_the_core_describes_stores_of_all_domains(raw: Path) -> None:
         "    try:\n        main()\n    except SystemExit as ended:\n        print(f'ended with {ended.code}')\n"
         "print({'numba', 'torch', 'zarr'} & {*sys.modules}, end='')\n"
     )
-    ended = without(PACKAGES, code, raw)
+    code = f"import sys; sys.modules.update(dict.fromkeys({PACKAGES!r}))\n{code}"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=raw, capture_output=True, text=True, check=False)
     *cards, imported = ended.stdout.split("ended with 0\n")
     assert imported == "set()"
     assert len(cards) == len(DOMAINS), ended.stderr

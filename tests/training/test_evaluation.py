@@ -154,14 +154,19 @@ def test_a_model_of_other_params_is_one_line(
         shutil.rmtree(tmp_path / "models/chess", ignore_errors=True)
 
 
+def write_games(project: Path, raw: Path) -> None:
+    """Some games of the sample."""
+    raw.mkdir()
+    games = (project / "data/sample/chess/games.pgn").read_text().split("[Event ")
+    (raw / "games.pgn").write_text("[Event ".join(games[:81]))
+
+
 @pytest.mark.xdist_group("report")
 def test_a_fixed_store_takes_the_place_of_the_own_test_split(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_trained(project, "chess", tmp_path)
-    (tmp_path / "raw").mkdir()
-    games = (project / "data/sample/chess/games.pgn").read_text().split("[Event ")
-    (tmp_path / "raw/games.pgn").write_text("[Event ".join(games[:61]))
+    write_games(project, tmp_path / "raw")
     convert("chess", tmp_path / "raw", tmp_path / "fixed.zarr", splits={"test": 0.5}, audit={"records": 1})
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)
@@ -188,12 +193,12 @@ def test_a_fixed_store_takes_the_place_of_the_own_test_split(
 def test_the_command_gives_the_same_figures_without_a_project(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw = project / "data/sample/chess"
+    write_games(project, tmp_path / "raw")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
     for seed in (0, 1):
-        convert("chess", raw, f"{seed}.zarr", audit={"records": 1}, splits={"seed": seed})
-    outofcore.train("0.zarr", "run", preset="test", max_steps=2)
+        convert("chess", "raw", f"{seed}.zarr", audit={"records": 1}, splits={"seed": seed, "test": 0.2})
+    outofcore.train("0.zarr", "run", preset="small", max_steps=2)
     files = sorted(tmp_path.rglob("*"))
 
     def told(*words: str) -> str:

@@ -1,0 +1,60 @@
+"""Programs and functions in processes of their own, each a fork of one that has imported what takes seconds."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+FILES = 20
+CONTEXT = get_context("forkserver")  # which has no thread and nothing of outofcore
+CONTEXT.set_forkserver_preload(["numba", "torch", "zarr"])
+
+
+def run_program(code: str, *arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What ``python -c CODE ARGUMENTS`` does in a folder, with further variables of the environment."""
+    with tempfile.TemporaryDirectory() as notes:
+        streams = [os.devnull, *(str(Path(notes, name)) for name in ("stdout", "stderr"))]
+        process = CONTEXT.Process(
+            target=_program, args=(code, arguments, folder, {**os.environ, **variables}, streams), daemon=False
+        )
+        process.start()
+        process.join()
+        output, errors = (Path(name).read_text() for name in streams[1:])
+    assert process.exitcode is not None
+    return subprocess.CompletedProcess(["-c", *arguments], process.exitcode, output, errors)
+
+
+def _program(
+    code: str, arguments: tuple[str, ...], folder: Path, environment: dict[str, str], streams: list[str]
+) -> None:
+    for number, name in enumerate(streams):
+        file = os.open(name, os.O_RDWR | os.O_CREAT)
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})
+
+
+def with_few_files(function: Callable[..., object], *arguments: object, files: int = FILES) -> None:
+    """Call the function in a process that may open so many files more than it has open; its errors are raised here."""
+    with ProcessPoolExecutor(1, mp_context=CONTEXT) as process:
+        process.submit(_limited, function, *arguments, files=files).result()
+
+
+def _limited(function: Callable[..., object], *arguments: object, files: int) -> None:
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(files)]
+    for each in free:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, max(free) + 1))
+    function(*arguments)
