@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,6 +25,7 @@ from outofcore.space.filesystems import folder_bytes
 from outofcore.store.codecs import CodecName
 from outofcore.store.schema import Layout
 from tests.own_arrays import ROWS, check, data_of, pieces
+from tests.processes import run_program
 
 SPLITS = {"val": 0.2, "test": 0.1}
 
@@ -232,7 +231,7 @@ tracemalloc.start()
 write_store(sys.argv[1] + "/a.zarr", {"x": frames}, splits={"val": 0.1})
 print(tracemalloc.get_traced_memory()[1])
 """
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True, text=True)
+    done = run_program(program, str(tmp_path), folder=tmp_path)
     grown, traced = map(int, done.stdout.split())
     assert grown < 100e6  # of 164 MB
     assert traced < 100e6

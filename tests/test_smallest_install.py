@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from outofcore.domains.registry import DOMAINS, get_domain
+from tests.processes import run_program
 
 PROGRAM = """
 import sys
@@ -36,8 +35,6 @@ except SystemExit as ended:
 def test_arrays_and_any_zarr_need_no_package_of_a_domain(tmp_path: Path) -> None:
     packages = {*chain.from_iterable(get_domain(name).packages for name in DOMAINS)}
     np.savez(tmp_path / "monday.npz", robs=np.zeros((40, 3)))
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *packages], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    run = run_program(PROGRAM, *packages, folder=tmp_path)
     assert "outofcore.write_store('monday.zarr'" in run.stderr
     assert run.stderr.endswith("code 2\n")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from outofcore.conversion.estimate import AHEAD, ConversionForecast, Estimate
 from outofcore.errors import BudgetError
+from tests.processes import run_program
 
 MB = 10**6
 PROGRAM = """
@@ -44,9 +43,8 @@ def test_the_figure_that_a_refusal_names_suffices_and_is_kept(tmp_path: Path) ->
     (tmp_path / "games.pgn").write_text("".join(game.format(number) for number in range(500)))
 
     def convert(memory: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "games.pgn"), str(tmp_path / "a.zarr")]
-        environment = os.environ | {"OUTOFCORE_MEMORY": memory, "OUTOFCORE_WORKERS": "2"}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        limits = {"OUTOFCORE_MEMORY": memory, "OUTOFCORE_WORKERS": "2"}
+        return run_program(PROGRAM, "games.pgn", "a.zarr", folder=tmp_path, **limits)
 
     refused = convert("50MB")
     assert refused.returncode == 1

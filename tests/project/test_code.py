@@ -19,7 +19,7 @@ from outofcore.errors import ParamsError
 from outofcore.project import code
 from outofcore.project.code import check_version, code_of, training_code
 from outofcore.project.written import is_requirements, requirements
-from tests.domains.test_registry import COMMAND, install_dna, run
+from tests.domains.test_registry import COMMANDS, install_dna, run
 
 DOMAINS = ("chess", "go", "text", "neural")
 
@@ -120,8 +120,8 @@ def test_requirements_install_what_is_installed(
 def test_a_package_that_provides_a_domain_counts_too(tmp_path: Path) -> None:
     """Its new version is noticed, named, and taken over, so that what it changed runs again."""
     install_dna(tmp_path / "site")
-    made = run(tmp_path, "-c", COMMAND, "init", "p", "--domains", "dna")
-    assert made.returncode == 0, made.stderr
+    (made,) = json.loads(run(tmp_path, COMMANDS, "init p --domains dna").stdout).values()
+    assert made[0] == 0, made
     file = tmp_path / "p/requirements.txt"
     assert re.match(rf"outofcore\[project\]( @ \S+ # )?=={__version__}\ndna-for-training==1.2\n", file.read_text())
     whole = file.read_text()
@@ -130,7 +130,7 @@ def test_a_package_that_provides_a_domain_counts_too(tmp_path: Path) -> None:
         "import pathlib; from outofcore.project.code import check_version as c;"
         "from outofcore.domains.registry import get_domain as g; c(g('dna'), pathlib.Path('p'))"
     )
-    assert "expected dna-for-training 1.2, the installed version, got 1.1; install" in run(tmp_path, "-c", check).stderr
+    assert "expected dna-for-training 1.2, the installed version, got 1.1; install" in run(tmp_path, check).stderr
     file.write_text(whole.replace("dna-for-training==1.2", "dna-for-training==1.1"))
-    assert "changed  requirements.txt" in run(tmp_path, "-c", COMMAND, "init", "p").stdout
-    assert run(tmp_path, "-c", check).returncode == 0
+    assert "changed  requirements.txt" in run(tmp_path, COMMANDS, "init p").stdout
+    assert run(tmp_path, check).returncode == 0

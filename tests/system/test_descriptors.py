@@ -5,12 +5,11 @@ What is hidden is hidden from outofcore only: libraries choose by the system tha
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from outofcore import convert
 from outofcore.system.descriptors import OPENS_FOLDERS
+from tests.processes import run_program
 
 HIDE = """
 import builtins, ctypes, multiprocessing, os, sys, types
@@ -106,9 +105,7 @@ def games(count: int) -> str:
 
 def run(folder: Path, *arguments: str, hide: bool) -> list[str]:
     code = (HIDE if hide else "import sys\n") + PROGRAM
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    ended = run_program(code, *arguments, folder=folder)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
 

@@ -27,6 +27,7 @@ from outofcore.training.memory_forecast import PROCESS_BYTES, Forecast, fit_of, 
 from outofcore.training.optimizers import make_optimizer, state_bytes
 from outofcore.training.prediction import model_memory
 from tests.domains.neural.test_sample import NAMES
+from tests.processes import run_program
 from tests.samples import write_sample
 from tests.training.small import WeightedRegression
 
@@ -229,12 +230,12 @@ def test_the_bytes_of_a_process_are_those_of_one_that_trains_next_to_nothing(tmp
     assert 0.75 * PROCESS_BYTES < held < PROCESS_BYTES
 
 
-def test_a_step_holds_what_is_predicted():
+def test_a_step_holds_what_is_predicted(tmp_path):
     domain = get_domain("chess")
     chess = domain.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 256}})
     schemas = domain.schemas(chess, ())
     predicted = Forecast(domain, chess, schemas, 10**6, Machine()).model.total
-    done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
+    done = run_program(MEASURED, folder=tmp_path)
     # Convolutions allocate workspaces of their own, and the allocator keeps what it has had.
     ratio = int(done.stdout) / predicted
     assert 0.8 < ratio < 2

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import chess
@@ -24,6 +22,7 @@ from outofcore.store.reader import open_store
 from tests.domains.chess.pgn import fragments
 from tests.domains.chess.positions import board_fen, played_moves
 from tests.domains.units import unit_of
+from tests.processes import run_program
 
 
 def convert(text: str | bytes, offset: int = 0, one_in: int = 1, **settings_) -> UnitResult:
@@ -400,7 +399,7 @@ def test_real_files(real_data, name, accepted, rejected):
     assert result.audited == accepted if one_in == 1 else result.audited > 50
 
 
-def test_a_conversion_imports_no_pandas():
+def test_a_conversion_imports_no_pandas(tmp_path):
     code = """if True:
         import sys
         from outofcore.domains.chess import DOMAIN, oracle
@@ -412,4 +411,4 @@ def test_a_conversion_imports_no_pandas():
             assert len(convert(unit_of(f"{tag}\\n\\n1. e4 1-0\\n\\n".encode())).keys) == 1
         assert "pandas" not in sys.modules
     """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert run_program(code, folder=tmp_path).returncode == 0

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from outofcore.domains.text.tokens.learn import CHUNK_BYTES, make_tokenizer, sam
 from outofcore.errors import ParamsError
 from outofcore.raw.files import find_files
 from tests.domains.text.conftest import PROSE
+from tests.processes import run_program
 
 
 def make(folder: Path, **keys):
@@ -51,10 +49,7 @@ def test_the_same_bytes_in_another_process_with_one_thread(folder: Path):
         "from outofcore.domains.text.tokens.learn import make_tokenizer\n"
         "sys.stdout.write(make_tokenizer(*make(Path(sys.argv[1]), tokenizer={'vocab_size': 900})))"
     )
-    environment = os.environ | {"TOKENIZERS_PARALLELISM": "0", "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, check=True, env=environment, encoding="utf-8"
-    )
+    done = run_program(program, str(folder), folder=folder, TOKENIZERS_PARALLELISM="0")
     assert done.stdout == make_tokenizer(*make(folder, tokenizer={"vocab_size": 900}))
 
 
