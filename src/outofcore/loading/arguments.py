@@ -5,13 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.distributed
 
 from outofcore.checks import refuse, shown, whole, word
-from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.order.batching import Batching, Last
 from outofcore.params import settings_named
@@ -100,16 +98,6 @@ def opened_sources(value: object, fields: Sequence[str] | None = None) -> dict[s
     if not sources:
         refuse("data", "at least one source", value)
     return {word("data, the name of a source", name): opened_all(source, fields) for name, source in sources.items()}
-
-
-def makes_tensors(name: str, value: object) -> Reading | None:
-    """A callable that makes tensors of rows, or None."""
-    if value is None:
-        return None
-    names: Any = getattr(value, "fields", None)
-    if isinstance(value, type) or not callable(value) or not isinstance(names, tuple | list):
-        refuse(name, "what makes tensors of rows, such as reading(store)", value)
-    return value  # type: ignore[return-value]  # has the attributes of a Reading
 
 
 def budget_bytes(memory: str | int) -> int:

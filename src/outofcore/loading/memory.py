@@ -13,7 +13,7 @@ time to clear their pages again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 from pathlib import Path
@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from outofcore.domains.reading import Reading
+from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
@@ -105,26 +107,17 @@ class BatchBytes(NamedTuple):
         return groups, size, returns and size * self.held + _SMALL_BLOCKS < size * self.kept
 
 
-@dataclass(frozen=True)
-class SampleBytes:
-    """Bytes per sample of a batch."""
+class SampleBytes(NamedTuple):
+    """Bytes per sample of a batch, as :class:`BatchBytes` has them per batch."""
 
-    rows: int  # as stored
-    tensors: int = 0  # of the batch that is delivered, and what map= got if it returns others
-    loose: int = 0  # of the tensors that the reading allocates itself
-    retained: int = 0  # that a thread keeps of these
-    map_result: int = 0  # of what map= allocates for the batch that it returns
-    map_peak: int = 0  # most that map= allocates at once, its result included
+    batch: int = 0
+    kept: int = 0
+    held: int = 0
 
     def batches(self, samples: int, threads: int, most: int = GROUP_BATCHES) -> BatchBytes:
         """Batches of so many samples on this rank."""
-        return BatchBytes(
-            samples * (self.rows + self.tensors),
-            samples * (self.retained + RETAINED * self.map_peak),
-            samples * (_INTERMEDIATE * self.loose + self.map_peak - self.map_result),
-            threads,
-            most,
-        )
+        batch, kept, held = (samples * size for size in self)
+        return BatchBytes(batch, kept, held, threads, most)
 
 
 def loose_bytes(tensors: Iterable[torch.Tensor], arrays: Iterable[Any] = ()) -> tuple[int, int]:
@@ -245,20 +238,26 @@ def _reads_extents(split: Split, limits: PoolLimits) -> bool:
 def sample_bytes(split: Split) -> SampleBytes:
     """Bytes per sample: by their shapes, or of the first sample, which is read for a user's reading or ``map``."""
     if not split.windows.samples:
-        return SampleBytes(0)
+        return SampleBytes()
     rows = _blank_rows(split) if split.ready and not split.transform else _first_rows(split)
-    row_bytes = SAMPLE_BYTES + (split.windows.packs.runs_bytes if split.windows.packs else 0)
-    row_bytes += sum(array.nbytes for array in rows.values())
-    batch = split.reading(rows, np.zeros(1, np.uint64))
-    loose = loose_bytes(batch.values(), rows.values())
-    tensors = with_columns(batch, split.columns.blank())
-    size = sum(tensor.nbytes for tensor in tensors.values())
+    tensors, (batch, kept, held) = made_of(rows, split.reading)
+    tensors = with_columns(tensors, columns := split.columns.blank())
+    batch += sum(values.nbytes for values in columns.values())
+    batch += split.windows.packs.runs_bytes if split.windows.packs else 0
     if split.transform is None:
-        return SampleBytes(row_bytes, size, *loose)
+        return SampleBytes(batch, kept, held)
     if split.place is not None:
         tensors = {**tensors, "part": torch.tensor([split.place])}
     result, peak = split.transform.check(tensors)
-    return SampleBytes(row_bytes, size + result, *loose, result, peak)
+    return SampleBytes(batch + result, kept + RETAINED * peak, held + peak - result)
+
+
+def made_of(rows: Mapping[str, Any], reading: Reading) -> tuple[Batch, SampleBytes]:
+    """The tensors of the rows of one sample, and their bytes."""
+    tensors = reading(rows, np.zeros(1, np.uint64))
+    loose, kept = loose_bytes(tensors.values(), rows.values())
+    batch = SAMPLE_BYTES + sum(array.nbytes for array in (*rows.values(), *tensors.values()))
+    return tensors, SampleBytes(batch, kept, _INTERMEDIATE * loose)
 
 
 def _blank_rows(split: Split) -> dict[str, Any]:

@@ -180,44 +180,36 @@ class SequenceColumns:
         self._window = (windows.length,) if windows.length > 1 else ()
         self._packs = windows.packs
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
-        self._arrays = {name: None if name == NUMBER else sequences[name] for name in (*names, *taken)}
-        for name, array in self._arrays.items():
+        self._blank: dict[str, npt.NDArray[Any]] = {}  # a value of each, as a batch has it
+        for name in (*names, *taken):
+            array = None if name == NUMBER else sequences[name]
             if array is not None:
                 refuse_text(f"{sequences.path}/{name}", array.dtype)
+            self._blank[name] = indexable(
+                np.zeros((), np.int64) if array is None else np.zeros(array.shape[1:], array.dtype)
+            )
+        held = sum(value.nbytes for name, value in self._blank.items() if name != NUMBER)
+        self.bytes = len(sequences) * (8 + held) if self._blank else 0  # of first rows and values
         self._starts = np.empty(0, np.int64)
         self._values: dict[str, npt.NDArray[Any]] = {}
 
-    @property
-    def bytes(self) -> int:
-        """Memory of first rows and values."""
-        values = sum(values.nbytes for name, values in self._blank(self._arrays).items() if name != NUMBER)
-        return len(self._sequences) * (8 + values) if self._arrays else 0
-
     def blank(self) -> dict[str, npt.NDArray[Any]]:
         """Values of one sample that belongs to no sequence, by column."""
-        return self._blank(self._names) | ({} if self._sources is None else {SOURCE: np.zeros(1, np.int64)})
+        values = {name: self._blank[name][np.newaxis] for name in self._names}
+        return values | ({} if self._sources is None else {SOURCE: np.zeros(1, np.int64)})
 
     def blank_rows(self) -> dict[str, npt.NDArray[Any]]:
         """:meth:`of_rows` of such a sample."""
         valid = {} if self._packs is None else {VALID: np.ones((1, *self._window), np.bool_)}
-        return self._blank(self._taken, *self._window) | valid
-
-    def _blank(self, names: Iterable[str], *window: int) -> dict[str, npt.NDArray[Any]]:
-        arrays = {name: self._arrays[name] for name in names}
-        forms = {
-            name: ("int64", ()) if array is None else (array.dtype, array.shape[1:]) for name, array in arrays.items()
-        }
-        return {name: indexable(np.zeros((1, *window, *shape), dtype)) for name, (dtype, shape) in forms.items()}
+        blank = {name: self._blank[name] for name in self._taken}
+        return {name: np.zeros((1, *self._window, *value.shape), value.dtype) for name, value in blank.items()} | valid
 
     def read(self) -> None:
-        if not self._arrays:
-            return
-        self._starts = self._sequences.extents()[0]
-        self._values = {
-            name: self._sequences.read(name, indexable(np.empty(0, array.dtype)).dtype)
-            for name, array in self._arrays.items()
-            if array is not None
-        }
+        if self._blank:
+            self._starts = self._sequences.extents()[0]
+        for name, value in self._blank.items():
+            if name != NUMBER:
+                self._values[name] = self._sequences.read(name, value.dtype)
 
     def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values by column (samples,), by the first row of each sample."""

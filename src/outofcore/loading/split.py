@@ -16,7 +16,6 @@ from outofcore.checks import instance, refuse, words
 from outofcore.domains.reading import Draws, OfSequences, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import makes_tensors
 from outofcore.loading.rows import Rows, values_of_rows
 from outofcore.loading.sequences import NUMBER, VALID, SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
@@ -244,14 +243,15 @@ def _reading_of(stores: Sequence[Store], part: str, tensors: Tensors) -> Reading
         return _reading_of_all(stores) if stores[0].domain in DOMAINS else None
     if isinstance(tensors, list | tuple) or (isinstance(tensors, str) and tensors == "stored"):
         return None
-    if isinstance(tensors, str):
-        expected = 'what turns rows into tensors, such as reading(store), names of fields, or "stored"'
-        refuse("tensors", expected, tensors)
-    if not isinstance(tensors, Mapping):
-        return makes_tensors("tensors", tensors)
-    if part not in tensors:
-        refuse("tensors", f"a reading for part {part!r}", list(tensors))
-    return makes_tensors(f"tensors[{part!r}]", tensors[part])
+    name, value = "tensors", tensors
+    if isinstance(tensors, Mapping):
+        if part not in tensors:
+            refuse("tensors", f"a reading for part {part!r}", list(tensors))
+        name, value = f"tensors[{part!r}]", tensors[part]
+    fields: Any = getattr(value, "fields", None)
+    if isinstance(value, type) or not callable(value) or not isinstance(fields, tuple | list):
+        refuse(name, 'what makes tensors of rows, such as reading(store), names of fields, or "stored"', value)
+    return value
 
 
 def _reading_of_all(stores: Sequence[Store]) -> Reading:

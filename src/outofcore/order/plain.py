@@ -219,7 +219,10 @@ class PlainSampler(Sampler):
         """Most chunks of any b blocks, bounded by the b blocks with most; b is a function of all ascending sizes."""
         if not self.positions:
             return 0
-        first_chunks, last_chunks = self._touched
+        # First and last chunk of the samples that begin in each chunk, in any phase.
+        first_chunks = self.windows.stored(self.windows.first_rows(self.begins[:-1])) // self._chunk_rows
+        last_rows = self.windows.first_rows(self.begins[1:] - 1) + self.windows.extent - 1 + self.windows.slack
+        last_chunks = np.minimum(last_rows, self.windows.span - 1) // self._chunk_rows
         chunks_by_shift = []
         for shift in range(self.block_chunks if self.mixed else 1):
             block_edges = self.blocks(shift)
@@ -231,13 +234,6 @@ class PlainSampler(Sampler):
             blocks = len(block_chunks) if self.by == "full" else blocks_that_fit(block_samples)
             chunks_by_shift.append(int(block_chunks[-blocks:].sum()))
         return min(max(chunks_by_shift), -(-self.windows.span // self._chunk_rows))
-
-    @property
-    def _touched(self) -> tuple[Ints, Ints]:
-        """First and last chunk of the samples that begin in each chunk, in any phase."""
-        first_rows = self.windows.stored(self.windows.first_rows(self.begins[:-1]))
-        last_rows = self.windows.first_rows(self.begins[1:] - 1) + self.windows.extent - 1 + self.windows.slack
-        return first_rows // self._chunk_rows, np.minimum(last_rows, self.windows.span - 1) // self._chunk_rows
 
     def _blocks_of_rank(self, block_samples: Ints, world: int) -> int:
         """Most blocks of a pool in the lanes of a rank, from the ascending sizes of all blocks."""

@@ -8,6 +8,7 @@ only its own lanes. Weights are integers, to avoid machine-dependent rounding.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -26,7 +27,6 @@ from outofcore.order.sampling import Pool, PoolLimits, Sampled, Sampler
 
 _DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
-_TINY, _UP = 1e-290, 1000  # weights below, and the power of two that brings them into range
 _SLAB = 1 << 14
 
 
@@ -165,10 +165,8 @@ class WeightedSampler(Sampler):
         return deal(sample_numbers, lane_starts, lane_keys)
 
     def _count(self, weights: Doubles) -> Ints:
-        if self._largest < _TINY:  # whose reciprocal is infinite
-            weights = np.ldexp(weights, _UP)
-        largest = self._largest if self._largest >= _TINY else float(np.ldexp(self._largest, _UP))
-        return np.asarray(np.rint(weights * (_WHOLE / largest)), np.int64)
+        mantissa, exponent = math.frexp(self._largest)  # as the reciprocal of a tiny weight is infinite
+        return np.asarray(np.rint(np.ldexp(weights, -exponent) * (_WHOLE / mantissa)), np.int64)
 
     def _slabs(self) -> Iterator[tuple[Ints, Doubles]]:
         """Numbers and weights of all samples, a slab at a time."""

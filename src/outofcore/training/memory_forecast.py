@@ -21,11 +21,10 @@ from outofcore.domains.reading import RAW, OfSequences, Reading, Streaming, Wind
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
 from outofcore.loading.memory import (
-    SAMPLE_BYTES,
     MemoryEstimate,
     SampleBytes,
     decoding_bytes,
-    loose_bytes,
+    made_of,
     table_bytes,
 )
 from outofcore.loading.sequences import indexable, refuse_text
@@ -238,12 +237,7 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, SampleBytes
     given = [field for field in schema.rows if field.name in reading.fields]
     given += _columns(schema, _of_reading(reading))
     rows = {field.name: np.full((1, *length, *field.shape), field.fill, field.dtype) for field in given}
-    batch = reading(rows, np.zeros(1, np.uint64))
-    return batch, SampleBytes(
-        sum(array.nbytes for array in rows.values()) + SAMPLE_BYTES,
-        sum(tensor.nbytes for tensor in batch.values()),
-        *loose_bytes(batch.values(), rows.values()),
-    )
+    return made_of(rows, reading)
 
 
 def loader_needs(
@@ -275,7 +269,7 @@ def loader_needs(
         limits = replace(limits, access="recurring", samples=size, chunks=min(2 * balanced[0] * balanced[1], chunks))
     sample, chunk = made_up_sample(schema, reading)[1], layout.chunk_rows * sum(field.row_bytes for field in fields)
     pool_chunks = chunks if limits.chunks is None else limits.chunks
-    sample = replace(sample, tensors=sample.tensors + _values_bytes(schema, taken))
+    sample = sample._replace(batch=sample.batch + _values_bytes(schema, taken))
     return MemoryEstimate(
         limits=limits,
         batches=sample.batches(-(-size // world), threads),
