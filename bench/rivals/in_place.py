@@ -22,7 +22,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from multiprocessing import Process
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,14 +41,15 @@ PEERS = ("insitubatch", "annbatch", "xbatcher", "zarr")
 ZARRS = "zarrs.ZarrsCodecPipeline"
 
 
-def write(path: str, shape: list[int], chunk: int, shard: int = 0) -> None:
+def write(path: str, shape: list[int], chunk: int, shard: int = 0, zarr_format: Literal[2, 3] = 3) -> None:
     """Values with two decimal places, in zstd."""
     import zarr
 
     row = shape[1:]
-    form = {"chunks": (chunk, *row), "shards": (shard, *row) if shard else None}
-    names = ("time", "y", "x")[: len(shape)]
-    out = zarr.create_group(path).create_array("X", shape=shape, dtype="float32", dimension_names=names, **form)
+    form: dict[str, Any] = {"chunks": (chunk, *row), "shards": (shard, *row) if shard else None}
+    if zarr_format == 3:
+        form["dimension_names"] = ("time", "y", "x")[: len(shape)]
+    out = zarr.create_group(path, zarr_format=zarr_format).create_array("X", shape=shape, dtype="float32", **form)
     generator = np.random.default_rng(0)
     for start in range(0, shape[0], step := shard or 1024 * chunk):
         out[start : start + step] = (
