@@ -11,16 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import (
-    BLOCK,
-    INVALID,
-    ClockFacts,
-    Times,
-    examine,
-    listed_clock,
-    locate,
-    valid_times,
-)
+from outofcore.domains.neural.clocks import BLOCK, ClockFacts, Times, examine, listed_clock, locate
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, flat, identify, part, whole_numbers
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, matching
@@ -105,23 +96,16 @@ class Spikes:
 
     def count(self, ranges: Ints, edges: Times) -> Ints:
         """Spikes per bin, shape (bins, neurons); ``ranges`` (vectors, 2) is one of :meth:`locate`."""
-        if self.owners is not None:
-            return self._count_by_owner(int(ranges[0, 0]), int(ranges[0, 1]), edges)
-        counts = np.empty((len(edges) - 1, self.neurons), np.int64)
-        for neuron, (clock, (start, stop)) in enumerate(zip(self._chosen(self.clocks), ranges.tolist(), strict=True)):
-            counts[:, neuron] = np.diff(np.searchsorted(valid_times(clock, start, stop)[1], edges, side="left"))
+        counts = np.zeros((len(edges) - 1, self.neurons), np.int64)
+        for vector, (clock, (start, stop)) in enumerate(zip(self._chosen(self.clocks), ranges.tolist(), strict=True)):
+            bins = np.searchsorted(edges, clock.read(start, stop), side="right") - 1
+            neurons, inside = np.full(len(bins), vector), (bins >= 0) & (bins < len(counts))
+            if self.owners is not None and self.labels is not None:
+                known, labels = self.labels.known[list(self.rows)], _neurons(self.owners.read(start, stop))
+                neurons = np.minimum(np.searchsorted(known, labels), self.neurons - 1)
+                inside &= known[neurons] == labels
+            np.add.at(counts, (bins[inside], neurons[inside]), 1)
         return counts
-
-    def _count_by_owner(self, start: int, stop: int, edges: Times) -> Ints:
-        assert self.owners is not None
-        assert self.labels is not None
-        times, known = self.clocks[0].read(start, stop), self.labels.known[list(self.rows)]
-        numbers = _neurons(self.owners.read(start, stop))
-        owner = np.minimum(np.searchsorted(known, numbers), self.neurons - 1)
-        bins = np.searchsorted(edges, times, side="right") - 1
-        counted = (times != INVALID) & (known[owner] == numbers) & (bins >= 0) & (bins < len(edges) - 1)
-        cells = bins[counted] * self.neurons + owner[counted]
-        return np.bincount(cells, minlength=(len(edges) - 1) * self.neurons).reshape(-1, self.neurons)
 
 
 def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners | None = None) -> Spikes:
