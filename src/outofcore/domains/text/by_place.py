@@ -62,22 +62,15 @@ class SampledLines:
 
     def add(self, number: int, text: bytes) -> None:
         """Look at the lines of a document; numbers ascend."""
-        data = np.frombuffer(text, np.uint8)
-        ends = np.flatnonzero(data == ord("\n"))
-        starts, stops = np.append(0, ends + 1), np.append(ends, len(data))
-        long = stops - starts >= LEAST_LINE
-        starts, stops = starts[long], stops[long]
-        first, middle, last = (data[at].astype(np.int64) for at in (starts, (starts + stops) // 2, stops - 1))
-        mixed = stops - starts + 7 * first + 31 * middle + 131 * last
-        chosen = np.flatnonzero(mixed % self._one_in == 0)
-        for start, stop, draw in zip(
-            starts[chosen].tolist(), stops[chosen].tolist(), mixed[chosen].tolist(), strict=True
-        ):
-            line, place = (draw, crc32(text[start:stop])), (number, start)
-            self._lines[line] = self._lines.get(line, (place, place))[0], place
+        start = 0
+        for line in text.split(b"\n"):
+            key, place = (crc32(line), len(line)), (number, start)
+            if len(line) >= LEAST_LINE and key[0] % self._one_in == 0:
+                self._lines[key] = self._lines.get(key, (place, place))[0], place
+            start += len(line) + 1
         while len(self._lines) > MOST_LINES:
             self._one_in *= 2
-            self._lines = {line: places for line, places in self._lines.items() if line[0] % self._one_in == 0}
+            self._lines = {key: places for key, places in self._lines.items() if key[0] % self._one_in == 0}
 
     def held_out(self, edge: tuple[int, int], new: npt.NDArray[np.bool_]) -> tuple[int, int]:
         """How many lines are in documents that are ``new`` from an edge on, and how many of them before it too."""
