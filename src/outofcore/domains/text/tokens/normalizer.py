@@ -13,50 +13,31 @@ _MOST_FORM = 64
 """Bytes of the longest Unicode form, at most; a table of SentencePiece's has the forms of its characters."""
 
 
-class _Growth:
-    """Most bytes that each character becomes in the steps that follow, per byte of it."""
-
-    def __init__(self) -> None:
-        self._other, self._named = 1.0, dict[str, float]()
-
-    @property
-    def most(self) -> float:
-        return max([self._other, *self._named.values()])
-
-    def of(self, text: str) -> float:
-        """Most bytes that a text becomes."""
-        return sum(len(character.encode()) * self._named.get(character, self._other) for character in text)
-
-    def replace(self, pattern: str, content: str) -> None:
-        """Before the other steps, each ``pattern`` becomes ``content``."""
-        grown = self.of(content) / len(pattern.encode())
-        for character in pattern:
-            self._named[character] = max(grown, self._named.get(character, self._other))
-
-    def insert(self, content: str) -> None:
-        """Before the other steps, ``content`` may come before any character."""
-        grown = self.of(content)
-        self._other += grown
-        self._named = {character: most + grown for character, most in self._named.items()}
-
-
 def most_growth(normalizer: Mapping[str, Any] | None) -> float:
     """A bound of the bytes that the normalizer of a ``tokenizer.json`` makes of one, but for Unicode forms and case."""
-    growth = _Growth()
+    # Most bytes that a byte of a character becomes in the steps that follow: of any character, and of some.
+    other, named = 1.0, dict[str, float]()
+
+    def most_bytes(text: str) -> float:
+        return sum(len(character.encode()) * named.get(character, other) for character in text)
+
     for step in reversed(list(_steps([normalizer] if normalizer else []))):
-        if step["type"] == "Replace" and step["pattern"].get("String"):
-            growth.replace(step["pattern"]["String"], step["content"])
-        elif step["type"] == "Replace":
-            growth.insert(step["content"])
-        elif step["type"] == "Prepend":
-            growth.insert(step["prepend"])
-        elif step["type"] == "Precompiled":
-            forms = base64.b64decode(step["precompiled_charsmap"] or "")
-            forms = forms[4 + int.from_bytes(forms[:4], "little") :]
-            longest = max(forms.split(b"\0"), key=len)
-            if len(longest) > _MOST_FORM:
-                growth.insert(longest.decode(errors="replace"))
-    return growth.most
+        if step["type"] == "Replace" and (pattern := step["pattern"].get("String")):
+            grown = most_bytes(step["content"]) / len(pattern.encode())
+            named |= {character: max(grown, named.get(character, other)) for character in pattern}
+        else:
+            grown = most_bytes(_inserted(step))
+            other, named = other + grown, {character: most + grown for character, most in named.items()}
+    return max([other, *named.values()])
+
+
+def _inserted(step: Mapping[str, Any]) -> str:
+    """What a step may put before any character."""
+    if step["type"] != "Precompiled":
+        return str(step.get({"Replace": "content", "Prepend": "prepend"}.get(step["type"], ""), ""))
+    forms = base64.b64decode(step["precompiled_charsmap"] or "")
+    longest = max(forms[4 + int.from_bytes(forms[:4], "little") :].split(b"\0"), key=len)
+    return longest.decode(errors="replace") if len(longest) > _MOST_FORM else ""
 
 
 def _steps(normalizers: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
