@@ -100,11 +100,8 @@ def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> 
             # float64 would be wider than any store; both sides run the same two float32 operations.
             frames = (_float32(frames) - np.float32(step.mean).item()) / np.float32(step.std).item()
         else:
-            wide = _float32(frames)
-            count = wide.shape[time]
-            before, after = [slice(None)] * wide.ndim, [slice(None)] * wide.ndim
-            before[time], after[time] = slice(0, count - 1), slice(1, count)
-            frames = wide[tuple(after)] - wide[tuple(before)]
+            wide, before = _float32(frames), (slice(None),) * time
+            frames = wide[(*before, slice(1, None))] - wide[(*before, slice(None, -1))]
     return frames
 
 

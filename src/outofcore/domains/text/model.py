@@ -30,10 +30,7 @@ SPELT_TOKENS = 1 << 22
 
 def make_task(store: Store, section: TextSection, evaluated: Store, split: str) -> TextTask:
     """The task of a store or stream, from the ``tensors`` and ``train`` settings; bits per byte are of one split."""
-    first = not (
-        torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank()
-    )
-    if first and not section.tensors.across_documents:
+    if not section.tensors.across_documents:
         _note_unread(store.sequences("train"), section.tensors)
     task = TextTask(tokenizer_of(store.attributes), section)
     task.raw_per_spelt = _raw_per_spelt(task.tokenizer, evaluated, split)
@@ -63,13 +60,12 @@ def _raw_per_spelt(tokenizer: Tokenizer, store: Store, split: str) -> float | No
 def _note_unread(documents: Table, tensors: TensorSection) -> None:
     """Count what windows inside of documents leave out in an epoch."""
     window, step = tensors.seq_len + 1, tensors.step
+    fresh = min(step, window)  # tokens that each window after the first adds
     unread = short = total = 0
     for block in documents.blocks(BLOCK, "length"):
         lengths = block["length"]
         windows = np.maximum((lengths - window) // step + 1, 0)
-        read = np.where(
-            windows > 0, (windows - 1) * step + window - np.maximum(windows - 1, 0) * max(step - window, 0), 0
-        )
+        read = windows * fresh + (windows > 0) * (window - fresh)
         unread, short = unread + int((lengths - read).sum()), short + int((windows == 0).sum())
         total += int(lengths.sum())
     if unread:
