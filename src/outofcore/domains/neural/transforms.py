@@ -100,7 +100,8 @@ def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> 
             # float64 would be wider than any store; both sides run the same two float32 operations.
             frames = (_float32(frames) - np.float32(step.mean).item()) / np.float32(step.std).item()
         else:
-            wide, before = _float32(frames), (slice(None),) * time
+            wide = _float32(frames)
+            before: tuple[slice, ...] = (slice(None),) * time
             frames = wide[(*before, slice(1, None))] - wide[(*before, slice(None, -1))]
     return frames
 
