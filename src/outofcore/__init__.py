@@ -14,59 +14,34 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from outofcore.errors import OutOfCoreError
+from outofcore.errors import OutOfCoreError as OutOfCoreError
 
 if TYPE_CHECKING:
-    from outofcore.arrays import write_store
-    from outofcore.domains.task import Batch
-    from outofcore.domains.text.tensors import causal_lm
-    from outofcore.evaluating import evaluate
-    from outofcore.loading.dataset import ZarrDataset
-    from outofcore.loading.iteration import Loader
-    from outofcore.loading.loader import loader
-    from outofcore.loading.split import reading
-    from outofcore.models import load_model
-    from outofcore.order.balanced import Balanced
-    from outofcore.order.mixture import Mixture
-    from outofcore.order.plain import InOrder, Shuffle
-    from outofcore.order.weighted import Weighted
-    from outofcore.order.windows import Window
-    from outofcore.pipeline import convert
-    from outofcore.store.foreign import open_zarr
-    from outofcore.store.reader import Store, open_store
-    from outofcore.store.token_files import open_tokens
-    from outofcore.streaming import stream
-    from outofcore.tokenizer import train_tokenizer
-    from outofcore.training.run import train
+    from outofcore.arrays import write_store as write_store
+    from outofcore.domains.task import Batch as Batch
+    from outofcore.domains.text.tensors import causal_lm as causal_lm
+    from outofcore.evaluating import evaluate as evaluate
+    from outofcore.loading.dataset import ZarrDataset as ZarrDataset
+    from outofcore.loading.iteration import Loader as Loader
+    from outofcore.loading.loader import loader as loader
+    from outofcore.loading.split import reading as reading
+    from outofcore.models import load_model as load_model
+    from outofcore.order.balanced import Balanced as Balanced
+    from outofcore.order.mixture import Mixture as Mixture
+    from outofcore.order.plain import InOrder as InOrder
+    from outofcore.order.plain import Shuffle as Shuffle
+    from outofcore.order.weighted import Weighted as Weighted
+    from outofcore.order.windows import Window as Window
+    from outofcore.pipeline import convert as convert
+    from outofcore.store.foreign import open_zarr as open_zarr
+    from outofcore.store.reader import Store as Store
+    from outofcore.store.reader import open_store as open_store
+    from outofcore.store.token_files import open_tokens as open_tokens
+    from outofcore.streaming import stream as stream
+    from outofcore.tokenizer import train_tokenizer as train_tokenizer
+    from outofcore.training.run import train as train
 
     __version__: str
-
-__all__ = [
-    "Balanced",
-    "Batch",
-    "InOrder",
-    "Loader",
-    "Mixture",
-    "OutOfCoreError",
-    "Shuffle",
-    "Store",
-    "Weighted",
-    "Window",
-    "ZarrDataset",
-    "causal_lm",
-    "convert",
-    "evaluate",
-    "load_model",
-    "loader",
-    "open_store",
-    "open_tokens",
-    "open_zarr",
-    "reading",
-    "stream",
-    "train",
-    "train_tokenizer",
-    "write_store",
-]
 
 # Imported on first use: the command line needs no torch, and most commands no compiler.
 _LAZY = {
@@ -94,6 +69,7 @@ _LAZY = {
     "train_tokenizer": "outofcore.tokenizer",
     "write_store": "outofcore.arrays",
 }
+__all__ = ["OutOfCoreError", *_LAZY]
 
 
 if not TYPE_CHECKING:  # so that a type checker knows which names there are
