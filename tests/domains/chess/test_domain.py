@@ -63,15 +63,6 @@ def test_every_key_of_the_section_is_checked():
         DOMAIN.section(raw="-", filters={"time_classes": ["quick"]})
 
 
-def test_fields_of_the_schema_are_those_that_a_conversion_gives():
-    (schema,) = DOMAIN.schemas(DOMAIN.section(raw="-"), []).values()
-    result = convert("1. e4 1-0")
-    assert set(result.rows) == {field.name for field in schema.rows}
-    assert set(result.sequences) == {"length", *(field.name for field in schema.sequences)}
-    for field in schema.sequences:
-        assert result.sequences[field.name].dtype == (object if field.dtype == "string" else field.dtype)
-
-
 def test_games_from_other_positions_and_with_underpromotions_are_audited_at_their_own_rate():
     knight = '[SetUp "1"]\n[FEN "8/P6k/8/8/8/8/7K/8 w - - 0 1"]\n\n1. a8=N 1-0\n\n'
     promoted = '[White "x"]\n\n1. a4 b5 2. axb5 a6 3. bxa6 Nc6 4. a7 Rb8 5. a8={} 1-0\n\n'

@@ -65,31 +65,6 @@ def test_legal_moves_around_hard_positions_are_those_of_python_chess():
     assert legal_by_kernel(distinct) == legal_by_oracle(distinct)
 
 
-@pytest.mark.parametrize(
-    ("fen", "counts"),
-    [
-        (chess.STARTING_FEN, (20, 400, 8902, 197281)),
-        (HARD[0], (48, 2039, 97862)),
-        ("8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1", (14, 191, 2812, 43238)),
-        (HARD[2], (6, 264, 9467)),
-        ("rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8", (44, 1486, 62379)),
-    ],
-)
-def test_as_many_moves_as_the_published_counts(fen, counts):
-    """Perft: https://www.chessprogramming.org/Perft_Results."""
-    boards = [chess.Board(fen)]
-    for depth, count in enumerate(counts, 1):
-        legal = legal_by_kernel([(board, chess.Move.null()) for board in boards])
-        assert sum(map(len, legal)) == count
-        boards = [after(board, move) for board in boards for move in board.legal_moves] if depth < len(counts) else []
-
-
-def after(board: chess.Board, move: chess.Move) -> chess.Board:
-    board = board.copy(stack=False)
-    board.push(move)
-    return board
-
-
 def test_castling_in_chess960_takes_the_rook_unless_all_stand_as_in_standard_chess():
     cases = {
         "1k6/8/8/8/8/8/8/1R3KR1 w KQ - 0 1": {"f1g1", "f1b1"},

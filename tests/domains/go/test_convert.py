@@ -49,17 +49,6 @@ def test_columns_of_a_game(convert_text: ConvertText) -> None:
     assert {name: told[name][0] for name in expected} == expected
 
 
-def test_columns_and_rows_are_those_of_the_schema(convert_text: ConvertText) -> None:
-    settings = {"filters": {"sizes": [9, 13]}}
-    converted = convert_text(GAME, **settings)
-    schema = DOMAIN.schemas(GoSection.model_validate({"raw": "x", **settings}), [])[""]
-    for fields, columns in ((schema.rows, converted.rows), (schema.sequences, converted.sequences)):
-        assert {field.name for field in fields} == set(columns) - {"length"}
-        for field in fields:
-            assert columns[field.name].shape[1:] == field.shape
-            assert columns[field.name].dtype == (object if field.dtype == "string" else field.dtype)
-
-
 def test_the_bytes_of_a_name_are_kept(convert_text: ConvertText) -> None:
     data = b"(;SZ[9]PB[\xe6\x9f\xaf\xe6?\x81]PW[a\\]b];B[aa])"
     told = convert_text(data).sequences
@@ -147,15 +136,6 @@ def test_games_that_a_lowest_rank_lets_through_are_counted(
 def test_a_long_game_is_refused(convert_text: ConvertText) -> None:
     long, short = (b"(;SZ[9]C[" + b"x" * (LONGEST_GAME + more) + b"];B[bb])" for more in (1, -20))
     assert convert_text(long + GAME + short).reasons == ["too_long"]
-
-
-def test_names_in_an_encoding_that_hides_brackets(convert_text: ConvertText) -> None:
-    data = "(;SZ[9]PB[表]CA[Shift_JIS]PW[ソ];B[aa])".encode("cp932") + GAME
-    converted = convert_text(data)
-    assert converted.sequences["black"].tolist() == ["表", "anna"]
-    assert converted.sequences["white"].tolist() == ["ソ", "berta"]
-    assert converted.sequences["black_bytes"][0].encode("latin-1") == "表".encode("cp932")
-    assert converted.counts["names_declared"] == 1
 
 
 def test_a_difference_is_told(convert_text: ConvertText, monkeypatch: pytest.MonkeyPatch) -> None:

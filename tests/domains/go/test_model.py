@@ -52,27 +52,6 @@ def test_learns(store: Store, store_section: GoSection) -> None:
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_loss_and_figures_add_up_over_any_pieces(store: Store, store_section: GoSection) -> None:
-    task, reading = make(store, store_section)
-    batch = batch_of(store, reading, "val", 0, 300)
-    with torch.no_grad():
-        whole, count = task.loss(batch)
-        pieces = [task.loss(piece) for piece in task.micro_batches(batch, 70)]
-        assert int(count) == 300 == sum(int(number) for _, number in pieces)
-        assert float(whole) == pytest.approx(sum(float(loss) for loss, _ in pieces), rel=1e-5)
-        sums = task.evaluate(batch)
-        parts = [task.evaluate(piece) for piece in task.micro_batches(batch, 70)]
-    for name, value in sums.items():
-        total = torch.stack([part[name].double() for part in parts]).sum(0)
-        assert torch.allclose(value.double(), total, rtol=1e-5)
-    figures = task.summarize(sums)
-    assert figures["positions"] == 300
-    assert 0 <= figures["top1"] <= figures["top5"] <= 1
-    assert figures["loss"] == pytest.approx(float(whole) / 300, rel=1e-5)
-    plot = task.plots(sums)["accuracy_by_move"]
-    assert sum(float(row["positions"]) for row in plot) == 300
-
-
 def test_the_most_frequent_move_is_the_baseline(store: Store, store_section: GoSection) -> None:
     task, reading = make(store, store_section)
     moves = store.rows("train")["move"].read()

@@ -10,13 +10,10 @@ import pytest
 from sgfmill import boards, sgf, sgf_moves
 
 import outofcore
-from outofcore.domains.go import DOMAIN
-from outofcore.domains.go.params import GoSection, TensorSection
+from outofcore.domains.go.params import TensorSection
 from outofcore.domains.go.schema import STATE_COLUMNS
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.loader import loader
-from outofcore.store.reader import Store
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import Converted, Move, sgf_of, stones
 from tests.domains.guarded_memory import GuardedMemory
@@ -178,20 +175,6 @@ def test_a_row_that_is_no_position_is_refused_and_writes_nowhere(
     with pytest.raises(StoreError, match=f"'{column}': {value}"):
         reading({name: values[None] for name, values in rows.items()}, random_words(1, 0))
     assert memory.untouched()
-
-
-def test_through_the_loader(store: Store, store_section: GoSection) -> None:
-    wish = store_section.model_copy(update={"tensors": TensorSection(features="alphagozero18")})
-    reading = DOMAIN.reading(store.attributes, wish)
-    assert isinstance(reading, GoReading)
-    window = {"length": 8, "mode": "reach"}
-    batches = loader(store, "val", 500, shuffle=False, tensors=reading, window=window, memory="64MiB")
-    rows = store.rows("val").read()
-    index = np.maximum(np.arange(len(rows["move"]))[:, None] + np.arange(-7, 1), 0)
-    expected = reading({name: rows[name][index] for name in reading.fields}, random_words(len(index), 0))
-    told = list(batches)
-    for name, tensor in expected.items():
-        assert np.array_equal(np.concatenate([batch[name].numpy() for batch in told]), tensor.numpy())
 
 
 KATAGO_AREA, KATAGO_TERRITORY = "koPOSITIONALscoreAREAtaxNONEsui1", "koSIMPLEscoreTERRITORYtaxSEKIsui0"

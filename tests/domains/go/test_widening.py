@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outofcore.domains.go.widening import OFF_BOARD, SYMMETRIES, on_boards, tables
+from outofcore.domains.go.widening import OFF_BOARD, SYMMETRIES, tables
 
 FRAME, SIZES = 9, (7, 9)
 
@@ -47,13 +47,3 @@ def test_all_eight_are_there_and_no_board_that_does_not_occur() -> None:
     assert (source[absent] == 81).all()
     assert (target[absent, :, :81] == OFF_BOARD).all()
     assert (target[:, :, 81] == 81).all()
-
-
-def test_boards_show_what_is_on_them() -> None:
-    shown = on_boards(FRAME, SIZES)
-    assert (shown.dtype, shown.shape) == (np.uint8, (26, 9, 9))
-    for size in range(26):
-        expected = np.zeros((9, 9), np.uint8)
-        if size in SIZES:
-            expected[:size, :size] = 1
-        assert np.array_equal(shown[size], expected)

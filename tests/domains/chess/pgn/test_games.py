@@ -99,14 +99,6 @@ def test_tags_and_where_they_end():
     assert read(quoted).faults.tolist() == [0]
 
 
-def test_each_game_has_its_own_tags_moves_and_marker():
-    games = read('[Event "a"]\n\ne4 e5 1-0\n\n[Event "b"]\n[Date "2000"]\n\n*\n\n[Event "c"]\n\nd4 0-1')
-    assert [games.tag(game, "Event") for game in range(3)] == ["a", "b", "c"]
-    assert [games.tag(game, "Date") for game in range(3)] == ["", "2000", ""]
-    assert games.plies.tolist() == [2, 0, 1]
-    assert games.results.tolist() == [WHITE_WINS, UNKNOWN_RESULT, BLACK_WINS]
-
-
 def test_a_comment_that_is_never_closed_costs_no_other_game():
     games = read('[Event "a"]\n\ne4 {x [Event "y"]\n [Event z]\n[Event "b"]\n\nd4 1-0')
     assert games.plies.tolist() == [1, 1]

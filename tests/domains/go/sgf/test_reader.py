@@ -244,11 +244,3 @@ def test_stated_number_is_kept(convert_text: ConvertText) -> None:
     assert converted.sequences["handicap_stated"].tolist() == [3, -1]
     assert converted.sequences["handicap"].tolist() == [2, 0]
     assert converted.counts["handicap_differs"] == 1
-
-
-def test_policies(convert_text: ConvertText) -> None:
-    games = b"(;SZ[19]HA[2];W[dd])(;SZ[19]HA[12];W[dd])(;SZ[19]HA[2]AB[pd][dp];W[dd])(;SZ[19];B[dd])"
-    assert convert_text(games).reasons == ["handicap_without_stones"] * 2
-    even = convert_text(games, filters={"handicap": "drop"})
-    assert even.reasons == ["handicap"] * 3
-    assert len(even.keys) == 1
