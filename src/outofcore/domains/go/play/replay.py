@@ -36,7 +36,7 @@ _PASS_LETTERS = 19  # tt, on boards without that point
 
 
 class PlayResult(IntEnum):
-    """Result of playing a game."""
+    """Result of playing a game; from ``OCCUPIED`` on five that are illegal, in the order of :data:`COUNTED`."""
 
     KEPT = 0
     PASSED_OVER = 1
@@ -52,10 +52,6 @@ class PlayResult(IntEnum):
 
 
 _STOPPED = -1  # kept up to there
-_KEPT, _PASSED_OVER = int(PlayResult.KEPT), int(PlayResult.PASSED_OVER)
-_OFF_BOARD, _AMBIGUOUS = int(PlayResult.OFF_BOARD), int(PlayResult.AMBIGUOUS_NODE)
-_TOO_MANY, _TOO_SHORT = int(PlayResult.TOO_MANY_MOVES), int(PlayResult.TOO_SHORT)
-_ILLEGAL = int(PlayResult.OCCUPIED)  # the first of five, in the order of COUNTED
 _WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
 _NOTHING = np.uint64(0)
 
@@ -109,7 +105,7 @@ def replay(games: MainLines, rules: Ints, filters: FilterSection) -> Played:
 
 @inner_kernel
 def _set_up(events: tuple[int, int], games: MainLines, size: int, board: Board) -> int:
-    """Apply the setup of one node; returns 0 or the :class:`PlayResult` that forbids it."""
+    """Apply the setup of one node; returns the :class:`PlayResult` that forbids it, or that of a game that is kept."""
     kinds, points, given = games.kind, games.points, board.notes
     given[:] = -1
     for event in range(events[0], events[1]):
@@ -117,15 +113,15 @@ def _set_up(events: tuple[int, int], games: MainLines, size: int, board: Board) 
         low_column, high_column = min(points[event, 0], points[event, 2]), max(points[event, 0], points[event, 2])
         low_row, high_row = min(points[event, 1], points[event, 3]), max(points[event, 1], points[event, 3])
         if high_column >= size or high_row >= size:
-            return _OFF_BOARD
+            return PlayResult.OFF_BOARD
         for row in range(low_row, high_row + 1):
             for column in range(low_column, high_column + 1):
                 cell = (row + 1) * STRIDE + column + 1
                 if given[cell] >= 0 and given[cell] != kind:
-                    return _AMBIGUOUS
+                    return PlayResult.AMBIGUOUS_NODE
                 given[cell] = kind
                 put(board, cell, EMPTY if kind == ADD_EMPTY else kind - ADD_BLACK)
-    return _KEPT
+    return PlayResult.KEPT
 
 
 @inner_kernel
@@ -215,19 +211,19 @@ def _play_game(
                 last += 1
             if number:
                 counts[LATE_SETUP] += 1
-                return _STOPPED if stops else _ILLEGAL + LATE_SETUP, event, row, recorded
+                return _STOPPED if stops else PlayResult.OCCUPIED + LATE_SETUP, event, row, recorded
             verdict = _set_up((event, last), games, size, board)
-            if verdict:
+            if verdict != PlayResult.KEPT:
                 return verdict, event, row, recorded
             counts[SETUP_CAPTURES] += remove_dead(board)
             set_up, event = True, last
             continue
         if number == MOST_MOVES:
-            return _TOO_MANY, event, row, recorded
+            return PlayResult.TOO_MANY_MOVES, event, row, recorded
         x, y = games.points[event, 0], games.points[event, 1]
         is_pass = x == NO_POINT or (x == _PASS_LETTERS and y == _PASS_LETTERS and size <= _PASS_LETTERS)
         if not is_pass and (x >= size or y >= size):
-            return _OFF_BOARD, event, row, recorded
+            return PlayResult.OFF_BOARD, event, row, recorded
         counts[AFTER_END] += passes >= 2
         forbidden = ko if ko_colour == kind else NO_KO
         _write_position(played, row, board, size, kind, number, forbidden)
@@ -246,7 +242,7 @@ def _play_game(
             breach, captured, ko = _place(board, cell, kind, forbidden, suicide, superko, seen, number)
             if breach >= 0:
                 counts[breach] += 1
-                return _STOPPED if stops else _ILLEGAL + breach, event, row, recorded
+                return _STOPPED if stops else PlayResult.OCCUPIED + breach, event, row, recorded
             played.move[row] = y * board.frame + x
             record[record_end] = kind * 1024 + y * size + x
             ko_colour, passes = 1 - kind, 0
@@ -254,7 +250,7 @@ def _play_game(
         played.alternating[game] &= kind != last_colour
         recorded, row, event = record_end + 1, row + 1, event + 1
         last_colour, set_up = kind, False
-    return _KEPT, event, row, recorded
+    return PlayResult.KEPT, event, row, recorded
 
 
 @kernel
@@ -271,11 +267,11 @@ def _play(
     rows = recorded = variable(0)
     for game in range(len(rules)):
         if rules[game, SIDE] == 0:
-            played.outcome[game] = _PASSED_OVER
+            played.outcome[game] = PlayResult.PASSED_OVER
             continue
         verdict, event, end, record_end = _play_game(game, games, rules, stops, board, seen, played, rows, recorded)
         if verdict <= 0 and end - rows < min_moves:
-            verdict = _TOO_SHORT
+            verdict = PlayResult.TOO_SHORT
         if verdict > 0:
             played.outcome[game], played.trouble[game] = verdict, min(event, len(games.kind) - 1)
             end, record_end = rows, recorded

@@ -36,10 +36,6 @@ class ReadResult(IntEnum):
     STRAY_TEXT = 4
 
 
-_UNTERMINATED, _BAD_POINT = int(ReadResult.UNTERMINATED_VALUE), int(ReadResult.BAD_POINT)
-_AMBIGUOUS, _STRAY = int(ReadResult.AMBIGUOUS_NODE), int(ReadResult.STRAY_TEXT)
-
-
 class MainLines(NamedTuple):
     """Main lines of the games of a unit as written, not yet played."""
 
@@ -150,7 +146,7 @@ def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) 
                 if at == end or data[at] != BEGIN_VALUE:
                     stray = True
                     if doubtful:
-                        status[game], trouble[game] = _STRAY, at
+                        status[game], trouble[game] = ReadResult.STRAY_TEXT, at
                     continue
                 stray = stray or capitals == 0
                 if capitals > 2:
@@ -160,7 +156,7 @@ def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) 
                     if _EVENT_CODES[known] == code:
                         kind = known
                 if kind >= 0 and stray:
-                    status[game], trouble[game] = _STRAY, at
+                    status[game], trouble[game] = ReadResult.STRAY_TEXT, at
                 doubtful = doubtful or (kind >= 0 and bracket)
                 while at < end and data[at] == BEGIN_VALUE and status[game] == 0:
                     begin = at + 1
@@ -169,18 +165,18 @@ def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) 
                         bracket = bracket or data[at] == BEGIN_VALUE
                         at += 2 if data[at] == ESCAPE else 1
                     if at >= end:
-                        status[game], trouble[game] = _UNTERMINATED, begin
+                        status[game], trouble[game] = ReadResult.UNTERMINATED_VALUE, begin
                         break
                     if kind >= 0:
                         if (kind == BLACK and black) or (kind == WHITE and white) or (kind >= 2 and (black or white)):
-                            status[game], trouble[game] = _AMBIGUOUS, begin
+                            status[game], trouble[game] = ReadResult.AMBIGUOUS_NODE, begin
                         elif kind >= ADD_BLACK and _past_space(data, begin, at) == at:
                             pass  # AB[] sets up nothing
                         elif _point(data, begin, at, kind, points[event]):
                             kinds[event], nodes[event] = kind, max(node, 0)
                             event += 1
                         else:
-                            status[game], trouble[game] = _BAD_POINT, begin
+                            status[game], trouble[game] = ReadResult.BAD_POINT, begin
                         black = black or kind == BLACK
                         white = white or kind == WHITE
                     elif code:
@@ -191,7 +187,7 @@ def _read(data: Bytes, starts: Ints, ends: Ints, codes: Ints, games: MainLines) 
             else:
                 stray = stray or byte == END_VALUE or byte > 126
                 if stray and doubtful:
-                    status[game], trouble[game] = _STRAY, at
+                    status[game], trouble[game] = ReadResult.STRAY_TEXT, at
                 at += 1
         first[game + 1] = event
 
