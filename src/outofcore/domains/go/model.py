@@ -12,16 +12,8 @@ from torch.nn import functional
 
 from outofcore.domains.boards.policy import MovePrediction, Outcome
 from outofcore.domains.boards.tower import outcome_head, pooled, residual_blocks
+from outofcore.domains.go import players
 from outofcore.domains.go.params import GoSection, GoTrainSection
-from outofcore.domains.go.players import (
-    Panel,
-    PlayedGames,
-    choose_panel,
-    find_players,
-    identify,
-    opening_maps,
-    read_games,
-)
 from outofcore.domains.go.style import StyleTask
 from outofcore.domains.go.tensors import GLOBALS, GoReading, make_reading, planes
 from outofcore.domains.own_network import own_network
@@ -47,8 +39,8 @@ def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
     reading, none = make_reading({"params": section.model_dump(mode="json")}, section), np.empty(0, np.int64)
     if section.train.task == "policy":
         return PolicyTask(reading, section.train, np.zeros(reading.frame**2 + 1, np.int64))
-    games = PlayedGames(none, none.reshape(0, 2), none, none, none, none.astype(np.bool_))
-    return _PlannedStyleTask(reading, section.train, games, Panel(none, none, none, none.astype(np.bool_)), [])
+    games = players.PlayedGames(none, none.reshape(0, 2), none, none, none, none.astype(np.bool_))
+    return _PlannedStyleTask(reading, section.train, games, players.Panel(none, none, none, none.astype(np.bool_)), [])
 
 
 def make_task(store: Store, section: GoSection, evaluated: Store, split: str) -> Task:
@@ -56,15 +48,15 @@ def make_task(store: Store, section: GoSection, evaluated: Store, split: str) ->
     reading = make_reading(store.attributes, section)
     if section.train.task == "policy":
         return PolicyTask(reading, section.train, count_moves(store, reading.frame))
-    names = find_players(store, section.train)
-    panel = choose_panel(read_games(evaluated, split, names))
-    baseline = identify(opening_maps(evaluated, split, panel, reading.frame), panel)
+    names = players.find_players(store, section.train)
+    panel = players.choose_panel(players.read_games(evaluated, split, names))
+    baseline = players.identify(players.opening_maps(evaluated, split, panel, reading.frame), panel)
     if not baseline:
         raise ParamsError(
             f"go.train: none of {len(names)} players has two games in the {split} split, one to be known by and one "
             f"to ask with; raise go.splits.{split}"
         )
-    return StyleTask(reading, section.train, read_games(store, "train", names), panel, baseline)
+    return StyleTask(reading, section.train, players.read_games(store, "train", names), panel, baseline)
 
 
 class _PlannedStyleTask(StyleTask):
