@@ -6,6 +6,7 @@ shakmaty; a game of Chess960, an odd one, and one with a word that it cannot tur
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +62,14 @@ def fill_rows(parsed: Parsed, first_rows: Ints, rows: dict[str, npt.NDArray[Any]
 
 def _texts(games: Games, chosen: Ints, for_oracle: npt.NDArray[np.bool_]) -> pa.Array:
     """Start position, moves and comments of the games as Arrow strings; of those for the oracle, one other move."""
-    data, bodies = games.data, games.bodies[chosen]
-    if np.any((games.spans("FEN")[chosen, 0] >= 0) | games.foreign[chosen] | for_oracle):
-        data, bodies = packed(
-            "e4" if skipped else start_tags(games, STANDARD, game) + decoded(games.data[begin:end].tobytes())
-            for game, skipped, (begin, end) in zip(chosen.tolist(), for_oracle.tolist(), bodies.tolist(), strict=True)
-        )
+    bodies = games.bodies[chosen]
+    if not np.any((games.spans("FEN")[chosen, 0] >= 0) | for_oracle):
+        with suppress(pa.ArrowInvalid):  # a comment is not in UTF-8
+            return spanned(games.data, bodies).cast(pa.string())
+    data, bodies = packed(
+        "e4" if skipped else start_tags(games, STANDARD, game) + decoded(games.data[begin:end].tobytes())
+        for game, skipped, (begin, end) in zip(chosen.tolist(), for_oracle.tolist(), bodies.tolist(), strict=True)
+    )
     return spanned(data, bodies).view(pa.string())
 
 

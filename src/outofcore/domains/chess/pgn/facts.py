@@ -70,15 +70,9 @@ def packed(texts: Iterable[str]) -> tuple[Bytes, Ints]:
 
 def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    number, values = _distinct(games.data, games.spans(name))
-    return np.array([parse(value) for value in values], dtype)[number]
-
-
-def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """For n spans the number of each one's text, (n,), and the texts."""
-    encoded = spanned(data, spans).dictionary_encode()
-    number = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(spans))
-    return number, encoded.dictionary.to_pylist()
+    encoded = spanned(games.data, games.spans(name)).dictionary_encode()
+    numbers = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(encoded))
+    return np.array([parse(value) for value in encoded.dictionary.to_pylist()], dtype)[numbers]
 
 
 def spanned(data: Bytes, spans: npt.NDArray[Any]) -> pa.BinaryArray:

@@ -39,7 +39,6 @@ class Games(NamedTuple):
     bodies: Ints  # (n, 2): span of the moves and the result
     results: Bytes  # (n,): result after the moves
     odd: npt.NDArray[np.bool_]  # (n,): not as the Rust reader takes it
-    foreign: npt.NDArray[np.bool_]  # (n,): there are bytes beyond ASCII in a comment
     unread: npt.NDArray[np.int32]  # (n,): notes without a value that can be read
     plies: npt.NDArray[np.int32]  # (n,): moves of each game
     first_clocks: npt.NDArray[np.int32]  # (n, 2): centiseconds left after the first and second move, or NO_CLOCK
@@ -124,7 +123,6 @@ def scan(
             bodies=np.empty((most_games, 2), np.int64),
             results=np.zeros(most_games, np.uint8),
             odd=np.zeros(most_games, np.bool_),
-            foreign=np.zeros(most_games, np.bool_),
             unread=np.zeros(most_games, np.int32),
             plies=np.zeros(most_games, np.int32),
             first_clocks=np.full((most_games, 2), NO_CLOCK, np.int32),
@@ -137,7 +135,7 @@ def scan(
         count = _scan(games, files, listed)
         most_games *= 8  # games shorter than any real one
     moves = int(games.move_offsets[count])
-    per_game = ("starts", "ends", "tags", "bodies", "results", "odd", "foreign", "unread", "plies", "faults")
+    per_game = ("starts", "ends", "tags", "bodies", "results", "odd", "unread", "plies", "faults")
     return games._replace(
         notes=games.notes.of(slice(moves)),
         comments=games.comments[: listed[0]],
@@ -245,7 +243,6 @@ def _read_comment(data: Bytes, i: int, games: Games, game: int, move: int, liste
     """Index after the comment at ``i``, or ``i`` if it never closes; its notes are those of ``move``, if not -1."""
     j = max(grammar.comment_end(data, i), i)
     for k in range(i + 1, j - 1):
-        games.foreign[game] |= data[k] >= 0x80
         if data[k] == ord("[") and data[k + 1] == ord("%") and move >= 0:
             games.unread[game] += read_note(data, k, games.notes, move)
     if games.comments.size and j > i and move >= 0:
