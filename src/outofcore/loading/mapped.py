@@ -101,8 +101,13 @@ class Mapped(Residency):
 
     def _mapped(self, array: SealedArray, file: str) -> mmap.mmap:
         files = array.files
+
+        def mapping() -> mmap.mmap:
+            descriptor = files.open(file)  # it may be kept nowhere else, and its number be that of another file next
+            return mmap.mmap(descriptor.number, files.size(file), access=mmap.ACCESS_READ)
+
         try:
-            mapped = with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
+            mapped = with_room(mapping)
         except OSError as error:
             raise StoreError(
                 f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "
