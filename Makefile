@@ -1,6 +1,6 @@
 # make run     install everything and run the pipeline on the sample input
 # make test    install everything, lint, check types, run the tests
-# make test-all  the same with the tests that take many minutes
+# make test-all  the same with more processes, kills, sizes and kinds of each
 # make report  draw reports/index.html from what has run
 # make recipes install the frameworks of docs/recipes.md, and run each program of that page, also on several ranks
 # make docs    build these documents as a site with search: build/site/index.html, which needs no network
@@ -52,7 +52,7 @@ unit: $(VENV)/installed
 	pytest -n auto --dist loadgroup
 
 test-all: lint types
-	pytest -n auto --dist loadgroup -m ""
+	pytest -n auto --dist loadgroup -m "not apart"
 
 # The tests of dvc repro take the versions of requirements.lock.
 newest: newest/installed

@@ -7,14 +7,14 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 FILES = 20
-CONTEXT = get_context("forkserver")  # which has no thread and nothing of outofcore
-CONTEXT.set_forkserver_preload(["numba", "torch", "zarr"])
+CONTEXT = get_context("forkserver")  # one server for all: it has no thread and nothing of outofcore
+CONTEXT.set_forkserver_preload(["dvc.cli.parser", "dvc.repo", "numba", "psutil", "pydantic", "torch", "typer", "zarr"])
 
 
 def run_program(code: str, *arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -25,10 +25,20 @@ def run_program(code: str, *arguments: str, folder: Path, **variables: str) -> s
             target=_program, args=(code, arguments, folder, {**os.environ, **variables}, streams), daemon=False
         )
         process.start()
-        process.join()
+        try:
+            process.join()
+        except BaseException:  # a timeout, perhaps
+            process.kill()
+            raise
         output, errors = (Path(name).read_text() for name in streams[1:])
     assert process.exitcode is not None
     return subprocess.CompletedProcess(["-c", *arguments], process.exitcode, output, errors)
+
+
+def run_dvc(*arguments: str, folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A command of the real DVC in a folder."""
+    code = "import sys; from dvc.cli import main; sys.exit(main(sys.argv[1:]))"
+    return run_program(code, *arguments, folder=folder, **environment)
 
 
 def _program(

@@ -22,7 +22,7 @@ from tests.conversion.clusters import CHECKOUT, Cluster, environment
 from tests.conversion.hosts import HERE, Host, open_hosts
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.apart, pytest.mark.root, pytest.mark.timeout(1800)]
 
 # Of text, so that a conversion takes some seconds.
 MEGABYTES = 24

@@ -1,7 +1,7 @@
 """Every command in the documents that is in a ``console`` block, in order, in a copy of the project.
 
 A page is gone through from top to bottom, a section of ``getting-started.md`` at a time; a command that fails, fails
-the test; ``pytest -m long`` does it, as the tests of the pipeline run the same stages. The home folder holds what a
+the test; ``pytest -m apart`` does it, as the tests of the pipeline run the same stages. The home folder holds what a
 reader would have: games, recordings and texts of their own. Training is short.
 """
 
@@ -48,7 +48,7 @@ def prepare(folder: Path, text: str) -> Project:
     return project
 
 
-@pytest.mark.long
+@pytest.mark.apart
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("name", "text"), [pytest.param(*chapter, id=chapter[0]) for chapter in chapters()])
 def test_commands_do_what_the_page_says(name: str, text: str, tmp_path: Path) -> None:

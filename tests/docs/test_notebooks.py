@@ -29,7 +29,7 @@ def test_every_cell_was_run_before_it_was_committed(name: str) -> None:
             assert cell["outputs"]
 
 
-@pytest.mark.long
+@pytest.mark.apart
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FOUND)
 def test_a_notebook_runs(name: str, tmp_path: Path) -> None:

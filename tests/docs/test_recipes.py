@@ -28,7 +28,7 @@ import outofcore
 from tests.docs.watched import digests
 from tests.pipeline.conftest import ROOT
 
-pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900), pytest.mark.apart]
 
 PAGE = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
 PROGRAMS = {
@@ -162,7 +162,6 @@ def test_ranks_of_torchrun_read_each_sample_once(project: Path, start: Start, na
             assert sorted(sample for batch in several for sample in batch) == once
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks_of_accelerate_launch_read_each_sample_once(project: Path, start: Start, ranks: int) -> None:
     needs("accelerate")
@@ -171,7 +170,6 @@ def test_ranks_of_accelerate_launch_read_each_sample_once(project: Path, start: 
     check_each_once(project, "accelerate", ranks, ended)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks_of_lightning_read_each_sample_once(
     project: Path, start: Start, ranks: int, monkeypatch: pytest.MonkeyPatch

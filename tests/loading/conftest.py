@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,10 +52,6 @@ def moving(window: Window | None) -> Window | None:
     """The same windows, which start elsewhere each epoch."""
     return window and replace(window, phase=True)
 
-
-# Begin with all modules imported, and without the memory that tests before took.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.loading.memory_table"])
 
 MakeStore = Callable[..., Path]
 

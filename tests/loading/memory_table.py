@@ -26,7 +26,7 @@ from outofcore.errors import BudgetError
 from outofcore.order.mixture import Mixture
 from outofcore.order.plain import Shuffle
 from outofcore.settings.sizes import format_bytes, parse_bytes
-from tests.loading.conftest import PROCESSES
+from tests.processes import CONTEXT
 
 Shape = Callable[[Path, int], dict[str, Any]]
 MIB = 2**20
@@ -199,7 +199,7 @@ def in_a_process(folder: Path, *arguments: object) -> tuple[int, int]:
     name, residency, *_, size = arguments
     SHAPES[str(name)](folder, int(str(size)), CODEC.get(str(residency), "lz4"))
     result = folder / "measured"
-    process = PROCESSES.Process(target=_note, args=(result, folder, *arguments))
+    process = CONTEXT.Process(target=_note, args=(result, folder, *arguments))
     process.start()
     process.join()
     if process.exitcode:

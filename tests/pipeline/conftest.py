@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_dvc import run_dvc
+from tests.processes import run_dvc
 
 ROOT = Path(__file__).parents[2]
 NEEDED = (

@@ -1,58 +1,34 @@
-"""Conversions and trainings that are killed at random moments: ``python -m tests.pipeline.kill_runs 200``.
-
-Prints what was left after the kills, what the next run used again, and whether it ended with the same bytes.
-"""
+"""Conversions that are killed at random moments, what they leave, and what the next run uses again."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import runpy
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from outofcore.domains.registry import get_domain
-from tests.pipeline.workplace import ROOT, Workplace, make_workplace
+from tests.pipeline.workplace import Workplace
 
 DOMAINS = ("chess", "go", "text", "neural")
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SECONDS = 0.2
 """Time between checkpoints: the conversions are short."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A conversion that was killed, and the run after it.
+    """What a conversion that was killed left, and what the run after it used."""
 
-    Attributes
-    ----------
-    number
-        The signal; None where the conversion was done before it came.
-    left
-        What was at the store's place afterwards: ``none``, ``old`` or ``new``.
-    units, resumed
-        Units in all, and those that the next run did not convert again.
-    whole, reused
-        Shards that were whole after the kill, and those of them that are files of the store in the end.
-    """
-
-    number: signal.Signals | None
-    left: str
-    units: int
-    resumed: int
-    whole: int
-    reused: int
+    left: str  # at the store's place: "none", "old" or "new"
+    resumed: int  # units that the next run did not convert again
+    reused: int  # shards that were whole after the kill and are files of the store in the end
 
 
 @dataclass
@@ -65,18 +41,14 @@ class Killer:
         Where they run.
     dice
         Decides the moments.
-    forked
-        Whether conversions are copies of this process, which has imported everything: only for speed.
     """
 
     place: Workplace
     dice: random.Random
-    forked: bool = False
     expected: dict[str, str] = field(default_factory=dict)
     old: Path = field(init=False)
     digests: dict[str, str] = field(default_factory=dict)
     files: int = 0
-    units: int = 0
 
     def __post_init__(self) -> None:
         """Convert without a kill: a part of the input for the store before, and all for what to expect."""
@@ -90,7 +62,6 @@ class Killer:
         self._to_the_end()
         self.expected = place.left()
         self.files = len(self.expected)
-        self.units = place.units()
         self.digests["new"] = place.standing()
 
     def kill(self, number: signal.Signals, *, over: bool, late: bool) -> Kill:
@@ -109,7 +80,7 @@ class Killer:
         place.clear()
         if over:
             shutil.copytree(self.old, place.store)
-        running = self._start()
+        running = Forked(place)
         files = self.dice.randrange(self.files * 4 // 5)  # the last ones are written within a moment: see late
 
         def reached() -> bool:
@@ -136,20 +107,10 @@ class Killer:
         assert place.left() == self.expected
         assert not place.work.exists()
         assert sorted(path.name for path in place.store.parent.iterdir()) == [place.store.name]
-        return Kill(
-            None if done else number,
-            left,
-            self.units,
-            place.run_figures("convert")["resumed_units"],
-            len(whole),
-            len(whole & shards(place.store)),
-        )
-
-    def _start(self) -> subprocess.Popen[str] | Forked:
-        return Forked(self.place) if self.forked else self.place.start("convert", SECONDS)
+        return Kill(left, place.run_figures("convert")["resumed_units"], len(whole & shards(place.store)))
 
     def _to_the_end(self) -> None:
-        running = self._start()
+        running = Forked(self.place)
         told = running.communicate(timeout=1200)[0]
         assert running.returncode == 0, told
 
@@ -217,7 +178,7 @@ class Forked:
         return self._output.read_text(), None
 
 
-def waited_for(condition: Callable[[], bool], running: subprocess.Popen[str] | Forked) -> bool:
+def waited_for(condition: Callable[[], bool], running: Forked) -> bool:
     """Wait until something is so, or the process has ended; whether it is so."""
     while not condition():
         if running.poll() is not None:
@@ -234,32 +195,3 @@ def shards(folder: Path) -> set[tuple[int, int]]:
             facts = path.stat()
             found.add((facts.st_ino, facts.st_mtime_ns))
     return found
-
-
-def main() -> None:
-    """Kill as often as asked, in turn over domains, signals and circumstances, and print a table."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("kills", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    found: dict[str, list[Kill]] = {domain: [] for domain in DOMAINS}
-    runpy.run_path(str(ROOT / "stages" / "convert.py"))  # what a copy of this process need not import
-    with tempfile.TemporaryDirectory(prefix="kills") as folder:
-        killers = {}
-        for domain in DOMAINS:
-            get_domain(domain)
-            place = make_workplace(Path(folder) / domain, domain, files=3)
-            killers[domain] = Killer(place, random.Random(arguments.seed), forked=True)
-        for turn in range(arguments.kills // len(DOMAINS)):
-            for domain, killer in killers.items():
-                kill = killer.kill(SIGNALS[turn % 3], over=turn // 3 % 2 == 1, late=turn // 6 % 3 == 2)
-                found[domain].append(kill)
-                sys.stdout.write(f"{domain} {turn}: {kill}\n")
-                sys.stdout.flush()
-    for domain, kills in found.items():
-        outcomes = Counter((kill.left, "resumed" if kill.resumed else "begun anew") for kill in kills)
-        sys.stdout.write(f"{domain}: {dict(outcomes)}\n")
-
-
-if __name__ == "__main__":
-    main()

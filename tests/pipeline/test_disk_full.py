@@ -23,7 +23,7 @@ from tests.space.conftest import MIB, Disk, disk, dvc, no_settings_of_the_user, 
 
 __all__ = ["disk", "no_settings_of_the_user"]
 
-pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.apart, pytest.mark.root, pytest.mark.timeout(900)]
 KINDS = ("ext4", "xfs", "btrfs")
 SIZES = {"ext4": 64, "xfs": 320, "btrfs": 128}
 

@@ -1,6 +1,6 @@
 """The jobs of docs/distributed.md on a real SLURM: a controller and two nodes, all on this machine.
 
-Debian has them: ``apt-get install slurm-wlm``. Run by ``pytest -m long tests/pipeline/test_slurm.py`` as root, in this
+Debian has them: ``apt-get install slurm-wlm``. Run by ``pytest -m apart tests/pipeline/test_slurm.py`` as root, in this
 order: the first job makes the stores that the others take.
 """
 
@@ -27,7 +27,7 @@ from tests.pipeline.conftest import ROOT, Project
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.apart,
     pytest.mark.root,
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start SLURM"),

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipeline.conftest import Project, copy_project
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.apart, pytest.mark.timeout(3600)]
 
 RATES = ("0.001", "0.01")
 BATCHES = ("64", "128")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -15,9 +14,6 @@ from typing import Any
 
 import yaml
 
-from outofcore.domains.registry import get_domain
-from outofcore.params import load_params
-from outofcore.raw.files import find_files
 from outofcore.store.verify import verify
 from tests.samples import write_sample
 
@@ -119,13 +115,6 @@ class Workplace:
         verdict = verify(self.store)
         assert verdict.problems == (), verdict.problems
         return verdict.digest
-
-    def units(self) -> int:
-        """Units that its input is cut into."""
-        domain, section = get_domain(self.domain), load_params(self.folder / "params.yaml").section(self.domain)
-        files = find_files(self.folder / section.raw, section.match, domain.suffixes, section=self.domain)
-        with contextlib.chdir(self.folder):
-            return sum(1 for _ in domain.units(files, section))
 
     def clear(self) -> None:
         """Remove what conversions have left."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REAL_FSYNC
-from tests.real_dvc import run_dvc
+from tests.processes import run_dvc
 
 MIB = 2**20
 MAKE = {

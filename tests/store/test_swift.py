@@ -1,7 +1,7 @@
 """Stores on a real S3 server: OpenStack Swift, with a proxy and three storage servers on this machine.
 
 Debian has it: ``apt-get install swift-proxy swift-account swift-container swift-object``. Run by
-``pytest -m long tests/store/test_swift.py`` as root.
+``pytest -m apart tests/store/test_swift.py`` as root.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ boto3 = pytest.importorskip("boto3")
 USER = "test:reader"  # of an account
 SERVERS = ("account", "container", "object", "proxy")
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.apart,
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start Swift"),
     pytest.mark.skipif(
