@@ -89,10 +89,9 @@ def _files_of(name: str, section: Any) -> int:
         return 0
 
 
-def packages(domain: str = "") -> dict[str, str]:
-    """The installed packages that provide domains, or one of them, outofcore aside: their versions by name."""
-    entries = chain.from_iterable(points for name, points in DOMAINS.items() if domain in ("", name))
-    return {entry.dist.name: entry.dist.version for entry in entries if entry.dist}
+def packages(domain: str) -> dict[str, str]:
+    """The installed packages that provide a domain, outofcore aside: their versions by name."""
+    return {entry.dist.name: entry.dist.version for entry in DOMAINS.get(domain, ()) if entry.dist}
 
 
 def engines(domain: str) -> dict[str, str]:

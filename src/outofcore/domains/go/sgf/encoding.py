@@ -171,19 +171,10 @@ def may_swallow(game: bytes) -> bool:
     return bool(_SWALLOWS.search(game))
 
 
-def decodes(raw: bytes, codec: str) -> bool:
-    """Whether the bytes are valid in an encoding."""
+def decodes(raw: bytes, codec: str, *, final: bool = True) -> bool:
+    """Whether the bytes are valid in an encoding; unless they are ``final``, the last character may be cut."""
     try:
-        raw.decode(codec)
-    except UnicodeError:
-        return False
-    return True
-
-
-def begins_in(raw: bytes, codec: str) -> bool:
-    """Whether the bytes are valid in an encoding, but for a last character that is cut."""
-    try:
-        codecs.getincrementaldecoder(codec)().decode(raw)
+        codecs.getincrementaldecoder(codec)().decode(raw, final)
     except UnicodeError:
         return False
     return True

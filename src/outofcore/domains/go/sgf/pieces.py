@@ -172,7 +172,7 @@ def _by_encoding(
     for codec in encoding.candidates(plain):
         span = _span(buffer, start, end, codec, longest, final=final)
         if span is None:
-            if encoding.begins_in(buffer[start:], codec):
+            if encoding.decodes(buffer[start:], codec, final=False):
                 return None
             continue
         game = buffer[start : span[0]]
