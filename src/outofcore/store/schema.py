@@ -80,7 +80,7 @@ class Layout:
     Attributes
     ----------
     codec, level
-        Compression of a chunk: ``none``, ``lz4`` (Blosc) or ``zstd``; the level counts for the last two.
+        Compression of a chunk: a row of :data:`outofcore.store.codecs.CODECS`, and its level, if it has one.
     chunk_rows
         Rows per chunk, the unit of decoding.
     shard_rows
