@@ -62,7 +62,8 @@ def _why_empty(split: Split) -> str:
         return "the split has no rows"
     if not split.sequences.selected:
         return f"no sequence of {split.path} is one where {split.selects}"
-    return f"no sequence has the {split.windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
+    advice = 'ask for shorter ones (length of window=, lags=, seq_len=), or windows that cross sequences (mode="pack")'
+    return f"no sequence has the {split.windows.length:,} rows of a window; {advice}"
 
 
 def _selected(split: Split) -> str:
