@@ -332,6 +332,8 @@ def test_stated_sequences_that_are_shorter_than_a_window_are_counted(tmp_path: P
     write_store(tmp_path / "a.zarr", {"row": np.arange(100)}, lengths=[5, 40, 5, 50])
     batches = loader(tmp_path / "a.zarr", "train", 8, window={"length": 8})
     assert any("2 of 4 sequences have fewer rows than a window (8)" in note for note in batches.notes)
+    none = loader(tmp_path / "a.zarr", "train", 8, window={"length": 64})
+    assert any("no sequence has the 64 rows of a window" in note and 'mode="pack"' in note for note in none.notes)
     assert not any(
         "fewer rows than" in note for note in loader(tmp_path / "a.zarr", "train", 8, window={"length": 5}).notes
     )
