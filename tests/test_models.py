@@ -24,11 +24,12 @@ from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError, RawInputError, SpaceError, StateError
 from outofcore.store.reader import open_store
+from tests.cases import long_cases
 from tests.domains.chess.positions import stored_move
 from tests.processes import run_program
 from tests.samples import ROOT
 from tests.store.faults import Faults
-from tests.trained import DOMAINS, GAMES, copy_trained, write_random
+from tests.trained import GAMES, copy_trained, write_random
 
 pytestmark = pytest.mark.xdist_group("report")
 FIGURES = """
@@ -66,9 +67,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert not list(temporary.glob("outofcore*"))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "neural" else pytest.mark.long) for name in DOMAINS]
-)
+@pytest.mark.parametrize("name", ["neural", *long_cases("chess", "go", "text")])
 def test_loaded_in_another_process_it_has_the_figures_of_its_training(
     project: Path, elsewhere: Path, name: str
 ) -> None:
@@ -289,9 +288,7 @@ def test_a_fen_of_chess960_is_a_position_and_its_move_number_is_shown(
     assert numbers == [12, 12]
 
 
-@pytest.mark.parametrize(
-    "features", [*(pytest.param(name, marks=pytest.mark.long) for name in ("planes3", "planes8")), "alphagozero18"]
-)
+@pytest.mark.parametrize("features", [*long_cases("planes3", "planes8"), "alphagozero18"])
 def test_the_last_row_of_a_go_game_is_what_to_play_now(project: Path, elsewhere: Path, features: str) -> None:
     """It equals the row of the same position in a game that continues, after captures, a ko and a pass too."""
     tensors = {"features": features, "value": True}

@@ -14,11 +14,12 @@ import pytest
 
 from outofcore.conversion.executors import compare, open_cluster
 from outofcore.conversion.inputs import versions
-from outofcore.domains.registry import DOMAINS, get_domain
+from outofcore.domains.registry import get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import ClusterError, ParamsError, SpaceError
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
+from tests.cases import long_cases
 from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
 from tests.conversion.lines import after_unit, convert, full, stop
 from tests.samples import write_sample
@@ -37,14 +38,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with open_processes(tmp_path_factory.mktemp("cluster"), workers=3) as cluster:
+    with open_processes(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
         yield cluster
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if name in ("go", "text") else ()) for name in DOMAINS]
-)
-def test_three_workers_give_the_bytes_of_one_machine(
+@pytest.mark.parametrize("name", ["chess", "neural", *long_cases("go", "text")])
+def test_two_workers_give_the_bytes_of_one_machine(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -18,6 +18,7 @@ from outofcore.errors import ParamsError, RawInputError, StoreError
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
 from outofcore.system.durable import remove
+from tests.cases import long_cases
 
 pytestmark = pytest.mark.xdist_group("report")
 
@@ -226,7 +227,7 @@ def test_names_of_files_are_names_of_entries(tmp_path: Path, capsys: pytest.Capt
     assert content(folder) == content(tmp_path / "fresh")
 
 
-@pytest.mark.parametrize("move", [1, 4, *(pytest.param(move, marks=pytest.mark.long) for move in (2, 6, 9))])
+@pytest.mark.parametrize("move", [1, 4, *long_cases(2, 6, 9)])
 def test_a_kill_while_entries_move_costs_nothing_but_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: int
 ) -> None:

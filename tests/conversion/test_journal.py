@@ -22,6 +22,7 @@ from outofcore.conversion.run import ConversionResult
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.shards import index_bytes
 from outofcore.system.durable import WorkFolder
+from tests.cases import long_cases
 from tests.conversion.lines import after_unit, convert, stop, write_lines
 from tests.store.synced import Synced
 
@@ -155,7 +156,7 @@ def test_what_was_damaged_is_converted_again(
         assert damage is not a_folder or "/" in name or f"({name}: {os.strerror(errno.EISDIR)})" in told
 
 
-@pytest.mark.parametrize("name", ["journal", "keys", "sources", "rejects.csv"])
+@pytest.mark.parametrize("name", ["journal", "keys", *long_cases("sources", "rejects.csv")])
 def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, tmp_path: Path, name: str) -> None:
     folder = shutil.copytree(stopped / WORK, tmp_path / "work")
     identity = state_in(folder / "journal")["identity"]

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.cases import long_cases
 from tests.pipeline.conftest import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -23,9 +24,7 @@ def drawing() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    "name", ["epoch", "memory", *(pytest.param(name, marks=pytest.mark.long) for name in ("position", "filters"))]
-)
+@pytest.mark.parametrize("name", ["epoch", "memory", *long_cases("position", "filters")])
 def test_a_picture_is_what_its_script_draws(name: str, drawing: ModuleType, tmp_path: Path) -> None:
     drawn = drawing.PICTURES[name](tmp_path)
     assert drawn == (FOLDER / f"{name}.svg").read_text(encoding="utf-8"), "run 'python docs/pictures/draw.py'"

@@ -16,6 +16,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.domains.units import UNREADABLE, unit_converter
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import NO_AUDIT, Unit, UnitResult
+from tests.cases import long_cases
 from tests.domains import test_small_files
 from tests.property.hostile import kind_of, section_of
 
@@ -35,7 +36,7 @@ class Breaking:
         return result
 
 
-@pytest.mark.parametrize("name", ["pgn", "sgf", "txt", "jsonl", "parquet"])
+@pytest.mark.parametrize("name", ["sgf", "txt", "parquet", *long_cases("pgn", "jsonl")])
 def test_a_record_that_breaks_the_reader_is_one_reject(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

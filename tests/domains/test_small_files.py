@@ -16,6 +16,7 @@ from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
 from outofcore.errors import SpaceError
 from outofcore.raw.files import find_files
+from tests.cases import long_cases
 from tests.property.hostile import Kind, kind_of, section_of
 from tests.property.mutations import mutate
 
@@ -65,7 +66,7 @@ def convert(kind: Kind, section: Any, raw: Path, out: Path, stop: int | None = N
     return outcome.figures, (out / "rejects.csv").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["pgn", "sgf", "txt", "jsonl"])
+@pytest.mark.parametrize("name", ["pgn", "txt", *long_cases("sgf", "jsonl")])
 def test_files_that_share_a_unit_are_read_each_by_itself(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

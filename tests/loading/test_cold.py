@@ -45,7 +45,14 @@ INDEX = 4 * 16 + 4  # bytes of that of a shard, which is read by itself
     ("make", "residency", "stored", "chunks"),
     [
         pytest.param(lambda path: sealed(path, "zstd"), "streamed", "train/x/c*", slice(INDEX, None), id="streamed"),
-        pytest.param(lambda path: sealed(path, "zstd"), "ram", "train/x/c*", slice(INDEX, None), id="kept"),
+        pytest.param(
+            lambda path: sealed(path, "zstd"),
+            "ram",
+            "train/x/c*",
+            slice(INDEX, None),
+            id="kept",
+            marks=pytest.mark.long,
+        ),
         pytest.param(lambda path: sealed(path, "none"), "mapped", "train/x/c*", slice(INDEX, None), id="mapped"),
         pytest.param(lambda path: plain(path, None), "streamed", "c/*/*", slice(0, None), id="a Zarr without shards"),
         pytest.param(

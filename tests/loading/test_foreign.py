@@ -31,6 +31,7 @@ from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.order.plain import Shuffle
 from outofcore.order.weighted import Weighted
+from tests.cases import long_cases
 from tests.loading.conftest import MakeStore, flat
 from tests.served import served
 
@@ -134,7 +135,7 @@ class Counted(zarr.storage.WrapperStore[zarr.storage.MemoryStore]):
         return await super().get(key, *args, **options)
 
 
-@pytest.mark.parametrize("rows", [1, 8, 16, 24, 100])
+@pytest.mark.parametrize("rows", [1, 24, *long_cases(8, 16, 100)])
 def test_an_epoch_decodes_each_chunk_once(rows: int) -> None:
     store = Counted(zarr.storage.MemoryStore())
     array = zarr.create_array(store, shape=(100 * 16 * rows, 2), chunks=(rows, 2), dtype="i4")

@@ -14,6 +14,7 @@ from outofcore.order.batching import Batching
 from outofcore.order.windows import touched
 from outofcore.store.bulk import decode_plain, read_chunks
 from outofcore.store.reader import open_store
+from tests.cases import long_cases
 from tests.loading.conftest import MakeStore, write_store
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ def test_an_epoch_may_be_left_in_any_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rest",
     [
-        *(pytest.param(rest, marks=pytest.mark.long) for rest in ("", "; next(rest)", "; next(rest); del loaded")),
+        *long_cases("", "; next(rest)", "; next(rest); del loaded"),
         "; first = next(rest); del rest",
     ],
 )

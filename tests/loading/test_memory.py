@@ -25,6 +25,7 @@ from outofcore.order.weighted import Weighted
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.system.recycling import Recycler
+from tests.cases import long_cases
 from tests.loading.conftest import opened_once, write_store
 from tests.loading.memory_table import in_a_process
 
@@ -232,7 +233,15 @@ def test_a_refusal_reads_no_chunk(tmp_path: Path) -> None:
         next(iter(loader(path, batch_size=64, residency="streamed", tensors=("id",))))
 
 
-@pytest.mark.parametrize(("chunks", "parts"), [(1, 1), (3, 1), (29, 1), (200, 1), (1000, 1), (3, 4), (1, 20), (29, 20)])
+@pytest.mark.parametrize(
+    ("chunks", "parts"),
+    [
+        (1, 1),
+        (200, 1),
+        (3, 4),
+        *long_cases((3, 1), (29, 1), (1000, 1), (1, 20), (29, 20)),
+    ],
+)
 @pytest.mark.parametrize("window", [None, {"length": 10, "mode": "reach"}], ids=["rows", "windows"])
 def test_what_a_refusal_advises_is_accepted(chunks: int, parts: int, window: Any, tmp_path: Path) -> None:
     days = tuple(f"day{number}" for number in range(parts)) if parts > 1 else None

@@ -14,6 +14,7 @@ from outofcore.order.balanced import Balanced
 from outofcore.order.mixture import Mixture
 from outofcore.order.plain import InOrder, Shuffle
 from outofcore.order.weighted import Weighted
+from tests.cases import long_cases
 from tests.loading.conftest import ROWS, MakeStore, flat, identities, open_once, together
 
 ENTRIES = Balanced(
@@ -51,7 +52,7 @@ def counts(batches: Any) -> list[int]:
     return [len(batch["id"]) for batch in batches]
 
 
-@pytest.mark.parametrize("world", [3, 24, *(pytest.param(world, marks=pytest.mark.long) for world in (6, 32, 100))])
+@pytest.mark.parametrize("world", [3, 24, *long_cases(6, 32, 100)])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_together_they_receive_the_epoch_of_one(make_store: MakeStore, sampling: str, world: int) -> None:
     options = SAMPLINGS[sampling]

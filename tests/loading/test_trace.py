@@ -21,6 +21,7 @@ from outofcore.order.balanced import Balanced
 from outofcore.order.mixture import Mixture
 from outofcore.order.plain import Shuffle
 from outofcore.order.weighted import Weighted
+from tests.cases import long_cases
 from tests.loading.conftest import WINDOWS, MakeStore, opened_once
 
 LENGTHS = [[300, 1, 64, 700, 35, 0, 400], [90, 500, 12], [64, 64, 1, 600]]
@@ -92,7 +93,7 @@ def rows(batch: Any) -> list[list[int]]:
     return [list(dict.fromkeys(sample)) for sample in batch["id"].reshape(len(batch["id"]), -1).tolist()]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", [0, *long_cases(*range(1, 5))])
 @pytest.mark.parametrize("name", CASES)
 def test_the_batch_that_is_named_is_the_one_that_comes(make_store: MakeStore, name: str, seed: int) -> None:
     """On ranks that are stopped at random and resumed as any number of others, in any epoch, wherever rows are."""
@@ -164,7 +165,7 @@ def test_a_loader_without_batches_has_no_steps(make_store: MakeStore) -> None:
         opened(make_store, {}, where="label > 10").trace(0, 1)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", [0, *long_cases(*range(1, 5))])
 @pytest.mark.parametrize("name", CASES)
 def test_steps_are_left_out_and_nothing_else(make_store: MakeStore, name: str, seed: int) -> None:
     """On ranks that are stopped at random and resumed as others, over three epochs: the rest comes as without them."""

@@ -19,6 +19,7 @@ from outofcore.report.render import make_page
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import open_store
 from outofcore.training.results import model_digest
+from tests.cases import long_cases
 from tests.report.page import Page
 from tests.samples import write_json
 from tests.trained import copy_trained, write_random
@@ -148,7 +149,7 @@ def test_no_mistakes_are_shown_where_there_are_none(
     assert re.match("no model in .*expected a model, got a damaged or another file", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("name", ["chess", "go", "neural", "text"])
+@pytest.mark.parametrize("name", ["neural", *long_cases("chess", "go", "text")])
 def test_the_loss_of_both_splits_is_in_one_picture(project: Path, tmp_path: Path, name: str) -> None:
     """That of validation is the mean of what training minimises."""
     copy_trained(project, name, tmp_path)

@@ -23,6 +23,7 @@ from outofcore.ndarrays import Ints
 from outofcore.store import bulk
 from outofcore.store.foreign import ForeignArray, open_zarr
 from outofcore.store.remote import RemoteFiles
+from tests.cases import long_cases
 from tests.served import Ranges, served
 
 VALUES = np.random.default_rng(0).integers(0, 90, (205, 20, 8))
@@ -52,6 +53,8 @@ ORDINARY: dict[str, dict[str, Any]] = {
     "one chunk": {"chunks": (205, 20, 8)},
     "longer than the array": {"chunks": (300, 20, 8)},
 }
+CHANGED = ("v3", "shards", "shards blosc", "v2")
+CHANGED_TOO = [form for form in ORDINARY if form not in (*CHANGED, "chunks of 1")]
 OTHER: dict[str, dict[str, Any]] = {
     "v3 gzip": {"compressors": zarr.codecs.GzipCodec()},
     "v3 checksum of its own": {"compressors": [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()]},
@@ -166,7 +169,7 @@ def assert_same(array: ForeignArray, rows: slice, stored: zarr.Array[Any]) -> bo
     return True
 
 
-@pytest.mark.parametrize("form", [form for form in ORDINARY if form != "chunks of 1"])
+@pytest.mark.parametrize("form", [*CHANGED, *long_cases(*CHANGED_TOO)])
 def test_changed_bytes_give_what_zarr_python_gives(tmp_path: Path, form: str) -> None:
     """Its values, or one line in place of its error; never anything else."""
     stored = write(tmp_path, **ORDINARY[form])
@@ -204,7 +207,7 @@ BLOSC: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification")
-@pytest.mark.parametrize("served", [False, True], ids=["in files", "at an address"])
+@pytest.mark.parametrize("served", [False, *long_cases(True)], ids=["in files", "at an address"])
 @pytest.mark.parametrize("form", BLOSC)
 def test_a_blosc_chunk_that_was_cut_is_an_error(tmp_path: Path, server: str, form: str, served: bool) -> None:
     """numcodecs reads as far as its header says, whatever is in memory there."""

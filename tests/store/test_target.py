@@ -323,7 +323,9 @@ def broken() -> Iterator[Any]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("moved", "every"), [("by renames", 1), ("by copies, as on an overlay", 9)])
+@pytest.mark.parametrize(
+    ("moved", "every"), [("by renames", 1), pytest.param("by copies, as on an overlay", 9, marks=pytest.mark.long)]
+)
 def test_a_kill_before_any_step_costs_neither_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str, every: int
 ) -> None:

@@ -25,8 +25,9 @@ from outofcore.store.reader import open_store
 from outofcore.training import evaluation
 from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
 from outofcore.training.results import split_digest
+from tests.cases import long_cases
 from tests.samples import ROOT
-from tests.trained import DOMAINS, copy_trained
+from tests.trained import copy_trained
 from tests.training.small import ListLoader, WeightedRegression, columns
 
 SAMPLES, EACH = 120, 4  # samples, and those of a sequence
@@ -112,9 +113,7 @@ def test_no_sample_no_figure() -> None:
 
 
 @pytest.mark.xdist_group("report")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if name == "neural" else ()) for name in DOMAINS]
-)
+@pytest.mark.parametrize("name", ["chess", *long_cases("go", "neural", "text")])
 def test_every_domain_has_all_figures_of_its_validation(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

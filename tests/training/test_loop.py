@@ -16,6 +16,7 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.training import loop
 from outofcore.training.optimizers import learning_rate
 from outofcore.training.ranks import Ranks
+from tests.cases import long_cases
 from tests.training.runs import STEPS, curves, same, train, weights
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
@@ -101,7 +102,7 @@ def test_validation_after_so_many_steps_does_not_change_what_is_trained(tmp_path
     assert same(plain[0].state_dict(), often[0].state_dict())
 
 
-@pytest.mark.parametrize("seed", [0, 20261127, 1 << 24, 2**31 - 1])
+@pytest.mark.parametrize("seed", [0, *long_cases(20261127, 1 << 24, 2**31 - 1)])
 def test_random_layers_differ_between_ranks_and_steps_and_follow_the_seed(tmp_path, monkeypatch, seed):
     class Noting(WeightedRegression):
         """Notes what a random layer would draw in each step."""

@@ -26,6 +26,7 @@ from outofcore.training import prediction
 from outofcore.training.memory_forecast import PROCESS_BYTES, Forecast, fit_of, loader_needs, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes
 from outofcore.training.prediction import model_memory
+from tests.cases import long_cases
 from tests.domains.neural.test_sample import NAMES
 from tests.processes import run_program
 from tests.samples import write_sample
@@ -241,7 +242,7 @@ def test_a_step_holds_what_is_predicted(tmp_path):
     assert 0.8 < ratio < 2
 
 
-@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.long) for name in ("chess", "go")), "neural"])
+@pytest.mark.parametrize("name", [*long_cases("chess", "go"), "neural"])
 def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     domain = get_domain(name)
     raw = tmp_path / "raw"

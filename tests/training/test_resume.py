@@ -14,6 +14,7 @@ from outofcore import loader, write_store
 from outofcore.domains.task import Batch
 from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.training.checkpoint import Checkpoint
+from tests.cases import long_cases
 from tests.training.runs import curves, same, train, weights
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
@@ -69,7 +70,7 @@ class Places(WeightedRegression):
         return super().loss(batch)
 
 
-@pytest.mark.parametrize(("before", "after"), [(4, 1), (1, 4), (4, 3)])
+@pytest.mark.parametrize(("before", "after"), [(4, 1), *long_cases((1, 4), (4, 3))])
 def test_a_run_that_goes_on_with_other_ranks_has_each_epoch_once(tmp_path, before, after):
     """Batches of 33 of 100 samples: the last one joins the third where 4 ranks have to get a sample each."""
     values = {name: column.numpy() for name, column in columns(100, 1).items()}

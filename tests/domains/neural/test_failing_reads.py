@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.cases import long_cases
 from tests.domains.neural.rig import save_session
 from tests.system.failing_reads import built, printed
 
@@ -55,11 +56,8 @@ def library(tmp_path_factory):
     ("kind", "number"),
     [
         ("h5", errno.EIO),
-        *(
-            pytest.param(kind, errno.EIO, marks=pytest.mark.long)
-            for kind in ("compressed", "npz", "mat", "npy", "zarr", "text")
-        ),
-        *(pytest.param(kind, errno.EMFILE, marks=pytest.mark.long) for kind in ("h5", "compressed")),
+        *long_cases(*((kind, errno.EIO) for kind in ("compressed", "npz", "mat", "npy", "zarr", "text"))),
+        *long_cases(("h5", errno.EMFILE), ("compressed", errno.EMFILE)),
     ],
 )
 def test_a_read_that_fails_makes_no_other_store(tmp_path, frames, library, kind, number):

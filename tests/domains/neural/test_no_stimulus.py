@@ -95,7 +95,7 @@ def test_a_batch_has_responses_and_those_before(population):
     assert "<image" not in picture.svg
 
 
-@pytest.mark.parametrize("history", [0, 2])
+@pytest.mark.parametrize("history", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_co_bps_are_those_of_a_glm_from_held_in_to_held_out_neurons(population, tmp_path, history):
     raw, counts = population
     figures = outofcore.train(

@@ -25,6 +25,7 @@ from outofcore.domains.chess.source import divided, units
 from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
+from tests.cases import long_cases
 from tests.domains.chess.positions import board_fen, played_moves, random_positions
 
 FIRST = "r2qr1k1/b1p2ppp/pp4n1/P1P1p3/4P1n1/B2P2Pb/3NBP1P/RN1QR1K1 b - - 1 16"
@@ -237,7 +238,7 @@ def contents(store: Path) -> tuple[dict[str, list], list[int]]:
     return {**columns, **{name: values.tolist() for name, values in batch.items()}}, games["offset"].read().tolist()
 
 
-@pytest.mark.parametrize("name", list(CONTENTS)[1:])
+@pytest.mark.parametrize("name", [*list(CONTENTS)[1:4], *long_cases(*list(CONTENTS)[4:])])
 def test_games_in_other_files_are_those_in_pgn(tmp_path: Path, name: str) -> None:
     stored = []
     for file in ("games.pgn", name):

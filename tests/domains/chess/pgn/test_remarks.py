@@ -8,6 +8,7 @@ import logging
 import chess.pgn
 import pytest
 
+from tests.cases import long_cases
 from tests.domains.chess.test_convert import convert, moves_of, reasons
 
 # The last move of a game and what leads to it.
@@ -51,7 +52,7 @@ def by_python_chess(text: str) -> list[str] | None:
     return None if game.errors or "0000" in moves else moves
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", [*list(MOVES)[:3], *long_cases(*list(MOVES)[3:])])
 def test_a_remark_costs_no_game_that_python_chess_reads_without_an_error(move):
     for remark in [*REMARKS, *(f" {word}" for word in WORDS.split(" "))]:
         text = f"{MOVES[move]}{move}{remark} 1-0"

@@ -60,7 +60,7 @@ def plain(family: str) -> str:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     added=st.lists(ADDED, max_size=4),
     parts=st.lists(st.one_of(CONTENTS, SPACE, CONTENTS.map(str.upper), HOSTILE), max_size=12),
