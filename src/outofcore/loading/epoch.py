@@ -57,27 +57,19 @@ Group = list[Delivery]
 """Consecutive batches made at once: making a small batch takes less time than handing it over."""
 
 
+@dataclass(eq=False)
 class SplitReader:
     """Draws the samples of a split, and holds their rows in this process."""
 
-    def __init__(
-        self,
-        split: Split,
-        sampler: Sampler,
-        seed: int,
-        plan: ResidencyPlan,
-        stream: DeviceStream,
-        recyclers: Recyclers,
-    ) -> None:
-        self.split = split
-        self.sampler = sampler
-        self.plan = plan
-        self.seed = seed
-        self.stream = stream
-        self.recyclers = recyclers
-        self._residency: Residency | None = None
-        self._process = -1
-        self._bytes_before = 0
+    split: Split
+    sampler: Sampler
+    seed: int
+    plan: ResidencyPlan
+    stream: DeviceStream
+    recyclers: Recyclers
+    _residency: Residency | None = None
+    _process: int = -1
+    _bytes_before: int = 0
 
     @property
     def bytes_read(self) -> int:

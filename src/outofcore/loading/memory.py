@@ -218,21 +218,18 @@ def measure(
     held = max(array.decoding for array in rows.fields.values())
     local = all(isinstance(store.root, Path) for store in split.stores)
     fetching = 0 if local or held != 1 else max(array.fetching for array in rows.arrays)
+    window, columns = split.windows.window, split.columns.bytes > 0
+    reads_extents = split.selects or columns or limits.by_sequence or (window is not None and window.by_sequence)
     return MemoryEstimate(
         limits=limits,
         batches=sample.batches(-(-batch_size // world), threads, GROUP_BATCHES if parts == 1 else 1),
         chunk=chunk,
         chunks=chunks,
         split_tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
-        split_opening=tables + (split.sequences.extents_bytes if _reads_extents(split, limits) else 0),
+        split_opening=tables + (split.sequences.extents_bytes if reads_extents else 0),
         decoded_at_once=fetching + decoding_bytes(threads, chunk, chunks, pool_chunks, local=local, held=held),
         mappable=all(array.mappable for array in rows.arrays),
     )
-
-
-def _reads_extents(split: Split, limits: PoolLimits) -> bool:
-    window, columns = split.windows.window, split.columns.bytes > 0
-    return bool(split.selects) or columns or limits.by_sequence or (window is not None and window.by_sequence)
 
 
 def sample_bytes(split: Split) -> SampleBytes:

@@ -27,6 +27,7 @@ class Rows:
         some = [next(iter(fields.values())) for fields in stores]
         self.stores = tuple(stores)
         self.fields = dict(stores[0])  # the dtypes, shapes and chunks of all
+        self.arrays = [array for fields in stores for array in fields.values()]
         self.chunk_rows = some[0].chunk_rows
         self.lengths = np.array([len(array) for array in some], np.int64)
         self.row_bytes = sum(array.row_bytes for array in self.fields.values())  # decoded
@@ -36,11 +37,6 @@ class Rows:
 
     def __len__(self) -> int:
         return int(self.lengths.sum())
-
-    @property
-    def arrays(self) -> list[Array]:
-        """The fields of all stores."""
-        return [array for fields in self.stores for array in fields.values()]
 
     def of(self, stores: slice) -> Rows:
         """The rows of some of the stores, with the same numbers."""

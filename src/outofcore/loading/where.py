@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import reduce
 from typing import Any, NoReturn
 
@@ -107,12 +108,12 @@ class Where:
             self._wrong(right, "a number too large to compare")
 
     def _literal(self, node: ast.expr) -> int | float | str:
-        negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-        constant = node.operand if isinstance(node, ast.UnaryOp) and negative else node
-        value: Any = constant.value if isinstance(constant, ast.Constant) else None
-        if type(value) not in ((int, float) if negative else (int, float, str)):
+        value: Any = None
+        with suppress(ValueError):
+            value = ast.literal_eval(node)
+        if type(value) not in (int, float, str):
             self._wrong(node, f"{shown(ast.unparse(node), 40)} cannot be used here")
-        return -value if negative else value  # type: ignore[no-any-return]  # one of these types
+        return value  # type: ignore[no-any-return]  # one of these types
 
     def _wrong(self, node: ast.expr, what: str) -> NoReturn:
         self._refuse(len(self._source.encode()[: node.col_offset].decode()) + 1, what)

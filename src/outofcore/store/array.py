@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -46,18 +47,11 @@ class Array(ABC):
         self.root, self.path = root, path
         self.shape, self.dtype, self.attributes = shape, dtype, attributes or {}
         self.chunk_rows, self.shard_rows, self.codec_name = chunk_rows, shard_rows, codec_name
+        self.chunks = -(-shape[0] // chunk_rows)
+        self.row_bytes = dtype.itemsize * math.prod(shape[1:])  # decoded; a pointer for text
 
     def __len__(self) -> int:
         return self.shape[0]
-
-    @property
-    def row_bytes(self) -> int:
-        """Decoded bytes per row (a pointer for text)."""
-        return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
-
-    @property
-    def chunks(self) -> int:
-        return -(-len(self) // self.chunk_rows)
 
     @abstractmethod
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:

@@ -54,12 +54,9 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = Descriptor(path, os.O_DIRECTORY) if OPENS_FOLDERS else None
+        self._number = self._descriptor.number if self._descriptor else None
         facts = self.facts(".")
         self.identity = facts.st_dev, facts.st_ino
-
-    @property
-    def _number(self) -> int | None:
-        return self._descriptor.number if self._descriptor else None
 
     def _place(self, name: str) -> Path | str:
         return name if OPENS_FOLDERS else self._path / name
