@@ -358,7 +358,8 @@ def test_a_loader_looks_for_the_ends_of_documents_once(
         return chunk(self, number, out)
 
     monkeypatch.setattr(TokenArray, "chunk", counted)
-    outofcore.loader(open_tokens(tmp_path / "a.bin", "uint16", end_of_document=0), batch_size=4, **samples)
+    tokens = open_tokens(tmp_path / "a.bin", "uint16", end_of_document=0)
+    assert outofcore.loader(tokens, batch_size=4, **samples).notes  # which count the documents
     assert set(read) == set(range(chunks))
     assert len(read) < chunks + 10
 
