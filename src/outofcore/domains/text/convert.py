@@ -15,7 +15,7 @@ from outofcore.domains.text.documents.records import Documents, keys_of, read_do
 from outofcore.domains.text.params import BY_PLACE, UNKNOWN, TextSection
 from outofcore.domains.text.tokens.engine import Ids, Lengths, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
-from outofcore.raw.unit import AuditRate, Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult, difference
 
 
 def make_converter(section: TextSection, rate: AuditRate) -> Converter:
@@ -70,12 +70,10 @@ class Converter:
         differences = []
         for number in np.flatnonzero(chosen):
             stop = int(lengths[: number + 1].sum())
-            difference = open_engine(self.tokenizer).difference(
-                documents.texts[number], ids[stop - int(lengths[number]) : stop]
-            )
-            if difference:
+            ids_of_text = ids[stop - int(lengths[number]) : stop]
+            if found := difference(open_engine(self.tokenizer).difference, documents.texts[number], ids_of_text):
                 name = unit.places[documents.files[number]][1]
-                differences.append(f"{name}, document at {documents.offsets[number]}: {difference}")
+                differences.append(f"{name}, document at {documents.offsets[number]}: {found}")
         return replace(result, audited=int(chosen.sum()), differences=tuple(differences))
 
     def _one_by_one(self, engine: ReferenceEngine, documents: Documents) -> tuple[Ids, Lengths]:
