@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies
 from outofcore.domains.task import Batch
 
@@ -24,7 +25,7 @@ class Prediction(MovePrediction):
 
 @pytest.fixture
 def task() -> Prediction:
-    return Prediction(COUNTS, 10)
+    return Prediction(BoardTrainSection(), COUNTS, 10)
 
 
 def test_hits_are_counted_by_bins_of_moves(task: Prediction) -> None:
@@ -47,7 +48,7 @@ def test_the_loss_of_the_frequencies_is_smoothed_by_one(task: Prediction) -> Non
 
 
 def test_the_baseline_is_stored_with_the_model(task: Prediction) -> None:
-    loaded = Prediction(np.zeros_like(COUNTS), 10)
+    loaded = Prediction(BoardTrainSection(), np.zeros_like(COUNTS), 10)
     loaded.load_state_dict(task.state_dict())
     logits = torch.zeros(4, 7)
     for name, value in task.evaluate({"logits": logits, **BATCH}).items():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from outofcore.domains.boards.params import BoardTrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.ndarrays import Ints
 
@@ -48,9 +49,11 @@ class MovePrediction(Task):
     number: ClassVar[str]
     outcomes: ClassVar[tuple[Outcome, ...]]
 
-    def __init__(self, frequencies: Ints, moves_per_bin: int, value_mean: float | None = None) -> None:
+    def __init__(
+        self, settings: BoardTrainSection, frequencies: Ints, moves_per_bin: int, value_mean: float | None = None
+    ) -> None:
         super().__init__()
-        self.moves_per_bin = moves_per_bin
+        self.settings, self.moves_per_bin = settings, moves_per_bin
         counts = torch.from_numpy(frequencies)
         # Add-one smoothing, so that moves absent from the train split have a probability.
         surprise = -torch.log((counts + 1.0) / (counts + 1.0).sum())

@@ -177,15 +177,15 @@ class ChessTask(MovePrediction):
     outcomes = (Outcome("value", "value_loss"),)
 
     def __init__(self, section: TensorSection, train: BoardTrainSection, frequencies: Ints, value_mean: float) -> None:
-        super().__init__(frequencies, PLIES_PER_BIN, value_mean)
+        super().__init__(train, frequencies, PLIES_PER_BIN, value_mean)
         self.section = section
         moves, planes = vocabulary(section.targets), section.planes
-        if ":" in train.network:
+        if ":" in self.settings.network:
             inputs = (((planes, 8, 8), torch.uint8), ((2,), torch.int32) if section.elo else ())
             facts = {"planes": planes, "classes": moves.size, "elo": section.elo}
-            self.network = own_network(train.network, inputs, lambda _: ((moves.size,), ()), **facts)
+            self.network = own_network(self.settings.network, inputs, lambda _: ((moves.size,), ()), **facts)
         else:
-            self.network = Network(planes, train.size, moves, elo=section.elo)
+            self.network = Network(planes, self.settings.size, moves, elo=section.elo)
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
         """The side to move in addition."""

@@ -134,11 +134,11 @@ class PolicyTask(MovePrediction):
     )
 
     def __init__(self, reading: GoReading, section: GoTrainSection, frequencies: Ints) -> None:
-        super().__init__(frequencies, MOVES_PER_BIN)
+        super().__init__(section, frequencies, MOVES_PER_BIN)
         self.reach, self.frame, self.sizes = reading.reach, reading.frame, reading.sizes
         numbers = len(GLOBALS) if reading.section.features == "planes8" else 0
         value, shown, frame = reading.section.value, planes(reading.section), reading.frame
-        if ":" in section.network:
+        if ":" in self.settings.network:
             board = (frame, frame)
             inputs = (
                 ((shown, *board), torch.uint8),
@@ -147,9 +147,9 @@ class PolicyTask(MovePrediction):
             )
             outputs = ((frame * frame + 1,), *(((), ()) if value else ()))
             facts = {"planes": shown, "frame": frame, "numbers": numbers, "value": value}
-            self.network = own_network(section.network, inputs, lambda _: outputs, **facts)
+            self.network = own_network(self.settings.network, inputs, lambda _: outputs, **facts)
         else:
-            self.network = PolicyNetwork(shown, frame, section.size, numbers, value=value)
+            self.network = PolicyNetwork(shown, frame, self.settings.size, numbers, value=value)
 
     def predict(self, batch: Batch) -> tuple[Tensor, ...]:
         """Logits (batch, frame * frame + 1), and with ``value`` expected results and scores in points (batch,)."""
