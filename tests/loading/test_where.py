@@ -275,6 +275,7 @@ def test_only_chunks_of_selected_rows_are_read_and_held(make_store: MakeStore) -
         ("length", 1, "a value where a comparison is expected"),
         ("name == 'é' or length", 16, "a value where a comparison is expected"),
         ("not 3", 5, "a value where a comparison is expected"),
+        ("length < {[]}", 10, "'{[]}' cannot be used here"),
         ("length + 1 > 3", 1, "'length + 1' cannot be used here"),
         ("-length > 3", 1, "'-length' cannot be used here"),
         ("length > True", 10, "'True' cannot be used here"),

@@ -109,7 +109,7 @@ class Where:
 
     def _literal(self, node: ast.expr) -> int | float | str:
         value: Any = None
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):  # TypeError: of {[]}
             value = ast.literal_eval(node)
         if type(value) not in (int, float, str):
             self._wrong(node, f"{shown(ast.unparse(node), 40)} cannot be used here")
