@@ -17,6 +17,7 @@ from outofcore.errors import OutOfCoreError, SpaceError, StoreError
 from outofcore.space.guard import Guard
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
+from tests.cases import long_cases
 from tests.conversion.lines import Lines, convert, write_lines
 from tests.store.faults import Faults, Step
 
@@ -41,7 +42,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("write", [convert_lines, write_arrays])
+@pytest.mark.parametrize("write", [*long_cases(convert_lines), write_arrays])
 def test_any_step_that_is_refused_is_one_line_and_leaves_no_half_store(
     raw: Path, tmp_path: Path, write: type[convert_lines]
 ) -> None:

@@ -29,7 +29,7 @@ from outofcore.training.results import order_of, section_of_identity
 from tests.inspect.test_diff import game
 from tests.lines_project import call
 
-pytestmark = pytest.mark.xdist_group("prove")
+pytestmark = pytest.mark.xdist_group("report")  # by the worker that compiles the same first
 TRAIN = {"preset": "test", "max_steps": 3, "batch_size": 16, "val_examples": 16}
 MODEL = "run/models/chess/model.pt"
 

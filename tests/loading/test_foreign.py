@@ -147,6 +147,7 @@ def test_an_epoch_decodes_each_chunk_once(rows: int) -> None:
     assert set(store.reads.values()) == {1}
 
 
+@pytest.mark.long
 def test_a_dataset_reads_it_in_worker_processes(tmp_path: Path) -> None:
     opened = open_zarr(write(tmp_path / "a.zarr", "time second"), axis="time")
     batches = DataLoader(ZarrDataset(opened), batch_size=100, num_workers=1, multiprocessing_context="spawn")

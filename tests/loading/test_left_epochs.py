@@ -14,7 +14,6 @@ from outofcore.order.batching import Batching
 from outofcore.order.windows import touched
 from outofcore.store.bulk import decode_plain, read_chunks
 from outofcore.store.reader import open_store
-from tests.cases import long_cases
 from tests.loading.conftest import MakeStore, write_store
 
 ROOT = Path(__file__).parents[2]
@@ -39,13 +38,8 @@ def test_an_epoch_may_be_left_in_any_way(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout.splitlines()) == (0, lines), ended.stderr[-2000:]
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        *long_cases("", "; next(rest)", "; next(rest); del loaded"),
-        "; first = next(rest); del rest",
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("rest", ["", "; next(rest)", "; next(rest); del loaded", "; first = next(rest); del rest"])
 def test_a_program_may_end_within_an_epoch(tmp_path: Path, rest: str) -> None:
     store = write_store(tmp_path / "a.zarr", [3000])
     program = [sys.executable, "-c", START + rest, str(store)]

@@ -23,6 +23,7 @@ def builder() -> int:
         return 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(builder() < 77, reason="building without network needs setuptools 77 in this environment")
 def test_a_project_of_an_installed_wheel(tmp_path: Path) -> None:
     sources = tmp_path / "sources"

@@ -223,6 +223,7 @@ print(psutil.Process().memory_info().rss)
 """
 
 
+@pytest.mark.long
 def test_the_bytes_of_a_process_are_those_of_one_that_trains_next_to_nothing(tmp_path):
     paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths}

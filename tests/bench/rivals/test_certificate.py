@@ -52,6 +52,7 @@ def test_a_mixture_has_the_share_that_was_asked_for(subject: certificate.Subject
     assert 10e6 < int((out / "held-0").read_text()) < 10e9
 
 
+@pytest.mark.long
 def test_a_process_is_killed_after_some_batches(subject: certificate.Subject) -> None:
     batches, _ = subject.read(killed_after=2)
     assert len(batches) == 2
