@@ -88,7 +88,7 @@ def _mean_responses(store: Store, part: str) -> Doubles:
 def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
     """SVG: frames from left to right; below, one line per neuron and one column per bin, hatched where masked."""
     bins, neurons = len(rows["robs"]), min(rows["robs"].shape[1], NEURONS)
-    frames = _frames(rows["stim"], stored_as) if "stim" in rows else np.empty((0, 0, 1), np.uint8)
+    frames = grey_frames(rows["stim"], stored_as) if "stim" in rows else np.empty((0, 0, 1), np.uint8)
     top = FRAME_WIDTH * min(max(frames.shape[1] / frames.shape[2], 0.2), 2.0) + 10
     width, height = WIDTH / bins, RASTER_HEIGHT / neurons
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + RASTER_HEIGHT:g}">'
@@ -117,7 +117,7 @@ def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
     yield f'<path d="M0 {top:g}H{WIDTH}" stroke="#888888"/></svg>'
 
 
-def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> Bytes:
+def grey_frames(stimulus: npt.NDArray[Any], stored_as: str) -> Bytes:
     """Frames as grey pictures (bins, height, width): channels averaged, a line becomes a row."""
     values = bfloat16_values(stimulus) if stored_as == "bfloat16" else stimulus.astype(np.float64)
     if values.ndim < 3:
