@@ -10,7 +10,7 @@ import pytest
 
 import outofcore
 from outofcore.domains.neural import DOMAIN, survey
-from outofcore.domains.neural.splits import divide
+from outofcore.domains.neural.splits import divide, split_notes
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
 from outofcore.domains.splits import SPLITS
@@ -28,7 +28,9 @@ def session(name, repeat):
 
 def splits_of(repeats, **shares):
     """The split of each trial of each session, and the notes."""
-    trials, notes = divide({name: session(name, each) for name, each in repeats.items()}, SplitSection(**shares))
+    section = SplitSection(**shares)
+    trials = divide({name: session(name, each) for name, each in repeats.items()}, section)
+    notes = survey.by_subject({name: split_notes(each, section) for name, each in trials.items()})
     return {name: [SPLITS[place] for place in each.split.tolist()] for name, each in trials.items()}, notes
 
 

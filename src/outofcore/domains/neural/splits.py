@@ -28,10 +28,8 @@ from outofcore.raw.unit import KEY_BYTES
 Keys = npt.NDArray[np.uint8]
 
 
-def divide(
-    surveys: Mapping[str, SessionSurvey], section: SplitSection, *, grows: bool = False
-) -> tuple[dict[str, Trials], list[str]]:
-    """The trials of each session with their keys and splits, and one line for sessions with an empty split."""
+def divide(surveys: Mapping[str, SessionSurvey], section: SplitSection, *, grows: bool = False) -> dict[str, Trials]:
+    """The trials of each session with their keys and splits."""
     counts = [len(survey.trials) for survey in surveys.values()]
     edges, session = np.cumsum([0, *counts]), np.repeat(np.arange(len(surveys)), counts)
     keys = np.concatenate([np.empty((0, KEY_BYTES), np.uint8), *(_keys(survey) for survey in surveys.values())])
@@ -41,11 +39,10 @@ def divide(
     if grows:
         films = [(survey.trials.repeat >= 0) | (survey.pictures is not None) for survey in surveys.values()]
         split = np.where(np.concatenate([np.zeros(0, bool), *films]), assign(keys, section), split)
-    rows = {name: slice(*bounds) for name, bounds in zip(surveys, pairwise(edges.tolist()), strict=True)}
-    trials = {
-        name: replace(survey.trials, key=keys[rows[name]], split=split[rows[name]]) for name, survey in surveys.items()
+    return {
+        name: replace(survey.trials, key=keys[first:last], split=split[first:last])
+        for (name, survey), (first, last) in zip(surveys.items(), pairwise(edges.tolist()), strict=True)
     }
-    return trials, _notes({name: (group[chosen], split[chosen]) for name, chosen in rows.items()}, section)
 
 
 def _distinct(keys: Keys) -> tuple[Keys, Ints]:
@@ -123,32 +120,19 @@ def _quotas(count: int, share: Doubles) -> tuple[int, int]:
     return (val if share[0] else count - test), test
 
 
-def _notes(divided: Mapping[str, tuple[Ints, npt.NDArray[np.int8]]], section: SplitSection) -> list[str]:
-    """Lines on sessions, by the group and the split of each trial, that lack a split or a film in validation."""
-    wanted = np.flatnonzero(_shares(section))
-    few, unseen = [], []
-    for name, (group, split) in divided.items():
-        _, place, shown = np.unique(group, return_inverse=True, return_counts=True)
-        if len(group) and not np.isin(wanted, split).all():
-            few.append(name)
-        films = split[shown[place] > 1]
-        if len(films) and section.val and SPLITS.index("val") not in films:
-            unseen.append(name)
-    lines = []
-    if few:
-        lines.append(
-            f"{listed(few)}: too few trials and films for all splits, some are empty there (trials that show the same "
-            "picture are in one split); make trials shorter (source.trial_bins, where files mark none), or mark those "
-            "that show the same (source.names.repeat)"
+def split_notes(trials: Trials, section: SplitSection) -> dict[str, str]:
+    """What a session lacks in its splits, by subject."""
+    group, notes = _distinct(trials.key)[1], dict[str, str]()
+    if len(trials) and not np.isin(np.flatnonzero(_shares(section)), trials.split).all():
+        notes["trials"] = (
+            "too few trials and films for all splits, some are empty there (trials that show the same picture are in "
+            "one split); make trials shorter (source.trial_bins, where files mark none), or mark those that show the "
+            "same (source.names.repeat)"
         )
-    if unseen:
-        lines.append(
-            f"{listed(unseen)}: no repeated film is in val, so explainable variance is not measured; mark more "
-            "films (source.names.repeat), or set another splits.seed"
+    films = trials.split[np.bincount(group)[group] > 1]
+    if len(films) and section.val and SPLITS.index("val") not in films:
+        notes["films"] = (
+            "no repeated film is in val, so explainable variance is not measured; mark more films "
+            "(source.names.repeat), or set another splits.seed"
         )
-    return lines
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first of some sessions, and how many more there are."""
-    return names[0] + (f" and {len(names) - 1} more sessions" if len(names) > 1 else "")
+    return notes

@@ -9,7 +9,7 @@ import hashlib
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
@@ -27,7 +27,7 @@ from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionErr
 from outofcore.domains.neural.recordings.recording import first_names
 from outofcore.domains.neural.session_survey import SessionSurvey, ShownPictures, survey
 from outofcore.domains.neural.sessions import Session, find_sessions
-from outofcore.domains.neural.splits import divide, listed
+from outofcore.domains.neural.splits import divide, split_notes
 from outofcore.domains.neural.streams import Streams, open_session
 from outofcore.domains.neural.transforms import apply, encode
 from outofcore.domains.neural.trials import Trials, number_conditions
@@ -69,19 +69,28 @@ def _survey_all(
     sessions = [(session, _surveyed(session, files, source)) for session in find_sessions(files, source)]
     sessions = sessions if grows else _once(sessions)
     known = {session.file: surveyed for session, surveyed in sessions if isinstance(surveyed, SessionSurvey)}
-    trials, notes = divide(known, splits, grows=grows)
-    subjects: dict[str, list[str]] = {}
-    for name, surveyed in known.items():
-        for subject in surveyed.notes:
-            subjects.setdefault(subject, []).append(name)
-    notes = notes if splits.by == "content" else []
-    notes += [f"{listed(names)}: {known[names[0]].notes[subject]}" for subject, names in subjects.items()]
-    for line in notes:
+    trials = divide(known, splits, grows=grows)
+    notes = {name: surveyed.notes for name, surveyed in known.items()}
+    if splits.by == "content":
+        notes = {name: {**split_notes(trials[name], splits), **notes[name]} for name in known}
+    for line in by_subject(notes):
         sys.stderr.write(f"note: {visible(line)}\n")
     return tuple(
         (session, replace(surveyed, trials=trials[session.file]) if isinstance(surveyed, SessionSurvey) else surveyed)
         for session, surveyed in sessions
     )
+
+
+def by_subject(notes: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """A line for each subject of the notes of sessions: what is said of the first of them, and how many more."""
+    sessions: dict[str, list[str]] = {}
+    for name, noted in notes.items():
+        for subject in noted:
+            sessions.setdefault(subject, []).append(name)
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more sessions' * (len(names) > 1)}: {notes[names[0]][subject]}"
+        for subject, names in sessions.items()
+    ]
 
 
 def _once(sessions: list[tuple[Session, SessionSurvey | Reject]]) -> list[tuple[Session, SessionSurvey | Reject]]:
