@@ -23,7 +23,7 @@ from zstandard import ZstdError
 
 from outofcore.errors import RawInputError
 from outofcore.ndarrays import Ints
-from outofcore.system.failures import raise_if_of_system
+from outofcore.system.failures import NamedFile, raise_if_of_system
 
 Mask = npt.NDArray[np.bool_]
 
@@ -57,12 +57,17 @@ class SessionError(RawInputError):
 
 
 @contextmanager
-def refusing(what: str) -> Iterator[None]:
-    """Convert errors that a library raises for a damaged file to a SessionError that begins with ``what``."""
+def refusing(what: str, disk: NamedFile | None = None, damage: tuple[type[Exception], ...] = DAMAGE) -> Iterator[None]:
+    """Convert errors that a library raises for a damaged file to a SessionError that begins with ``what``.
+
+    ``disk`` is the file that it reads, if it takes an error of the system for damage.
+    """
     try:
         yield
-    except DAMAGE as error:
-        raise_if_of_system(error)
+    except MemoryError:
+        raise
+    except damage as error:
+        raise_if_of_system((disk and disk.trouble) or error)
         raise SessionError("unreadable_file", f"{what}: {clean(error)}") from error
 
 

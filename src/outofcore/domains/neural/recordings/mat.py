@@ -15,10 +15,10 @@ import h5py
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, sliced
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, refusing, sliced
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
 from outofcore.domains.neural.recordings.recording import Recording
-from outofcore.system.failures import NamedFile, raise_if_of_system
+from outofcore.system.failures import NamedFile
 
 
 class MatRecording(Recording):
@@ -103,11 +103,6 @@ def _as_array(value: Any, axis: int, name: str) -> RecordedArray:
 def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
     """The file, for scipy; what it raises becomes a SessionError about ``what``."""
     disk = NamedFile(path)
-    with BufferedReader(disk) as stream:
-        try:
-            yield stream
-        except MemoryError:
-            raise
-        except Exception as error:  # of any type: scipy trusts what a file says of itself
-            raise_if_of_system(disk.trouble or error)
-            raise SessionError("unreadable_file", f"{what}: not a readable MATLAB file: {clean(error)}") from error
+    # Errors of any type: scipy trusts what a file says of itself.
+    with BufferedReader(disk) as stream, refusing(f"{what}: not a readable MATLAB file", disk, (Exception,)):
+        yield stream

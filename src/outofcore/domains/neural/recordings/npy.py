@@ -10,7 +10,7 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -27,7 +27,7 @@ from outofcore.domains.neural.recordings.arrays import (
     sliced,
 )
 from outofcore.domains.neural.recordings.recording import Recording
-from outofcore.system.failures import NamedFile, raise_if_of_system
+from outofcore.system.failures import NamedFile
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.
 LOCAL_HEADER = 30
@@ -83,16 +83,8 @@ class NpzRecording(Recording):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        disk = NamedFile(path)
-        with ExitStack() as on_failure, refusing("not a readable .npz archive"):
-            self._file = on_failure.enter_context(BufferedReader(disk))
-            try:
-                self._archive = zipfile.ZipFile(self._file)
-            except zipfile.BadZipFile as error:  # also for a read that fails
-                raise_if_of_system(disk.trouble or error)
-                raise
-            on_failure.pop_all()
-        members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
+        with self._opened("not a readable .npz archive") as archive:
+            members = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
         self._decompressed: dict[str, npt.NDArray[Any]] = {}
         self.one_reader = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
@@ -120,14 +112,16 @@ class NpzRecording(Recording):
                 self._decompressed[name] = np.lib.format.read_array(stream, allow_pickle=False)
         return self._decompressed[name]
 
-    def close(self) -> None:
-        self._archive.close()
-        self._file.close()
+    @contextmanager
+    def _opened(self, what: str) -> Iterator[zipfile.ZipFile]:
+        disk = NamedFile(self._path)
+        with BufferedReader(disk) as stream, refusing(what, disk), zipfile.ZipFile(stream) as archive:
+            yield archive
 
     @contextmanager
     def _member(self, name: str, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
         damaged = f"{name}: cannot be read, the archive is damaged"
-        with refusing(damaged), self._archive.open(entry) as stream:
+        with self._opened(damaged) as archive, archive.open(entry) as stream:
             yield stream
 
     def _place(self, entry: zipfile.ZipInfo) -> int:
