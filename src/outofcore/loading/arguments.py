@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from inspect import signature
 
 import torch
 import torch.distributed
@@ -12,43 +14,30 @@ import torch.distributed
 from outofcore.checks import refuse, shown, whole, word
 from outofcore.errors import ParamsError
 from outofcore.order.batching import Batching, Last
+from outofcore.order.plain import Shuffle
 from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.opening import open_data
 from outofcore.store.reader import Store
+from outofcore.store.token_files import open_tokens
 
-_SHUFFLE = "write shuffle=outofcore.Shuffle({name}={value})"
-_FOREIGN = "write outofcore.open_zarr(path, {name}={value}) for the path"
-_TOKENS = "write outofcore.open_tokens(path, {name}={value}) for the path"
-# What other libraries or earlier versions call it, and what it is here.
+# What other libraries call it, and what it is here.
 _ELSEWHERE = {
-    "axis": _FOREIGN,
     "balanced": "write shuffle=outofcore.Balanced(...)",
-    "block_rows": _SHUFFLE,
     "collate_fn": "map= is a function of each batch",
     "drop_last": "write last='drop'",
-    "dtype": _TOKENS,
-    "end_of_document": _TOKENS,
     "fields": "write tensors={value}",
     "generator": "write seed=",
     "label": "loader(...).mixing(column) measures how well labels mix",
-    "lanes": _SHUFFLE,
     "num_workers": "a loader has threads of its own, of which threads= sets the number",
-    "packed": _FOREIGN,
     "persistent_workers": "a loader keeps its threads",
     "phase": "write window={{'length': ..., 'phase': {value}}}",
     "pin_memory": "write device='cuda', and batches arrive there",
-    "pool_blocks": _SHUFFLE,
     "prefetch_factor": "memory= decides how much is read ahead",
-    "rows": "write outofcore.open_zarr(path, rows={value}) or open_tokens(...) for the path",
     "sampler": "write shuffle=, such as outofcore.Weighted(column); ZarrDataset in a DataLoader takes any sampler",
     "seq_len": "write window={{'length': ..., 'stride': ...}}",
-    "splits": "write outofcore.open_zarr(path, splits={value}) or open_tokens(...) for the path",
     "stop": "write shuffle=outofcore.Mixture(weights, stop={value})",
-    "strict": _FOREIGN,
     "transform": "map= is a function of each batch",
-    "turns": _SHUFFLE,
-    "vocab_size": _TOKENS,
     "weighted": "write shuffle=outofcore.Weighted(column)",
     "weights": "write shuffle=outofcore.Mixture({value})",
     "workers": "a loader has threads of its own, of which threads= sets the number",
@@ -75,12 +64,25 @@ def refuse_unknown(where: str, known: Sequence[str], arguments: Mapping[str, obj
         if "tensors" in sections:
             hint = f"write tensors=outofcore.reading(store, {name}={shown(value, 40)})"
         elif name in _ELSEWHERE:
-            hint = _ELSEWHERE[name].format(name=name, value=shown(value, 40))
+            hint = _ELSEWHERE[name].format(value=shown(value, 40))
+        elif taker := _taker_of(name):
+            hint = taker.format(f"{name}={shown(value, 40)}")
         elif "filters" in sections:
             hint = "a conversion filters, outofcore.convert(..., filters={...}); where= selects from a store"
         elif close:
             hint = f"did you mean {close[0]!r}?"
         raise ParamsError(f"{where}: unknown argument {name!r}{f'; {hint}' if hint else ''}")
+
+
+def _taker_of(name: str) -> str:
+    """What to write where another function or object has a parameter of this name; "" if none has."""
+    from outofcore.store.foreign import open_zarr  # late: sealed stores are read without zarr
+
+    if name in {field.name for field in fields(Shuffle)}:
+        return "write shuffle=outofcore.Shuffle({})"
+    openers = [opener.__name__ for opener in (open_zarr, open_tokens) if name in [*signature(opener).parameters][1:]]
+    others = "".join(f" or {opener}(...)" for opener in openers[1:])
+    return f"write outofcore.{openers[0]}(path, {{}}){others} for the path" if openers else ""
 
 
 def opened_all(value: object, fields: Sequence[str] | None = None) -> tuple[Store, ...]:

@@ -72,23 +72,16 @@ class ChunkCache(Residency):
                 for array in self.fields.values()
             ]
         with self._lock:
-            missing = self._missing(chunks)
-            if missing > 0:
-                raise BudgetError(f"{len(chunks)} chunks are needed together, {missing} more than there is room for")
             self._holders[chunks] += 1
             for chunk in chunks.tolist():
                 self._idle.pop(chunk, None)
             new = chunks[self._slot[chunks] < 0]
+            if (missing := len(new) - len(self._free) - len(self._idle)) > 0:
+                raise BudgetError(f"{len(chunks)} chunks are needed together, {missing} more than there is room for")
             while len(self._free) < len(new):
                 self._evict(next(iter(self._idle)))
             self._slot[new] = [self._free.pop() for _ in new]
         return new
-
-    def _missing(self, chunks: Ints) -> int:
-        """Number of slots that are lacking to bring chunks."""
-        slots = self._slot[chunks]
-        wanted = sum(chunk in self._idle for chunk in chunks[slots >= 0].tolist())
-        return int(np.count_nonzero(slots < 0)) - (len(self._free) + len(self._idle) - wanted)
 
     def _evict(self, chunk: int) -> None:
         self._ready[chunk] = False

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.checks import refuse
 from outofcore.domains.registry import DOMAINS
@@ -231,10 +230,9 @@ def _values(column: Array, numbers: Ints) -> list[Any]:
     values: list[Any] = [None] * len(numbers)
     for chunk in np.unique(chunks).tolist():
         begin = chunk * column.chunk_rows
-        some: npt.NDArray[Any] = column.read(begin, min(begin + column.chunk_rows, len(column)))
+        block = column.read(begin, min(begin + column.chunk_rows, len(column))).tolist()
         for place in np.flatnonzero(chunks == chunk).tolist():
-            value = some[numbers[place] - begin]
-            values[place] = value.tolist() if hasattr(value, "tolist") else value
+            values[place] = block[numbers[place] - begin]
     return values
 
 
