@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,22 +18,33 @@ CONTEXT = get_context("forkserver")  # one server for all: it has no thread and 
 CONTEXT.set_forkserver_preload(["dvc.cli.parser", "dvc.repo", "numba", "psutil", "pydantic", "torch", "typer", "zarr"])
 
 
-def run_program(code: str, *arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What ``python -c CODE ARGUMENTS`` does in a folder, with further variables of the environment."""
-    with tempfile.TemporaryDirectory() as notes:
-        streams = [os.devnull, *(str(Path(notes, name)) for name in ("stdout", "stderr"))]
-        process = CONTEXT.Process(
+class Program:
+    """What ``python -c CODE ARGUMENTS`` does in a folder with further variables, in a process group of its own."""
+
+    def __init__(self, code: str, *arguments: str, folder: Path, **variables: str) -> None:
+        self._notes, self._arguments = tempfile.TemporaryDirectory(), arguments
+        streams = [os.devnull, *(f"{self._notes.name}/{name}" for name in ("stdout", "stderr"))]
+        self.process = CONTEXT.Process(
             target=_program, args=(code, arguments, folder, {**os.environ, **variables}, streams), daemon=False
         )
-        process.start()
-        try:
-            process.join()
-        except BaseException:  # a timeout, perhaps
-            process.kill()
-            raise
-        output, errors = (Path(name).read_text() for name in streams[1:])
-    assert process.exitcode is not None
-    return subprocess.CompletedProcess(["-c", *arguments], process.exitcode, output, errors)
+        self.process.start()
+
+    def ended(self, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+        """Wait for its end."""
+        with self._notes:
+            try:
+                self.process.join(timeout)
+            finally:
+                if self.process.exitcode is None:
+                    self.process.kill()
+            assert self.process.exitcode is not None, f"it has not ended after {timeout} s"
+            output, errors = (Path(self._notes.name, name).read_text() for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(["-c", *self._arguments], self.process.exitcode, output, errors)
+
+
+def run_program(code: str, *arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A :class:`Program` that has ended."""
+    return Program(code, *arguments, folder=folder, **variables).ended()
 
 
 def run_dvc(*arguments: str, folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -44,6 +56,8 @@ def run_dvc(*arguments: str, folder: Path, environment: Mapping[str, str]) -> su
 def _program(
     code: str, arguments: tuple[str, ...], folder: Path, environment: dict[str, str], streams: list[str]
 ) -> None:
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
     for number, name in enumerate(streams):
         file = os.open(name, os.O_RDWR | os.O_CREAT)
         os.dup2(file, number)

@@ -20,7 +20,7 @@ from tests.inspect.test_diff import game
 from tests.lines_project import call
 from tests.samples import ROOT, write_sample
 
-pytestmark = pytest.mark.xdist_group("trace")
+pytestmark = pytest.mark.xdist_group("report")
 TOKENIZER = {"kind": "characters"}
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import runpy
 import shutil
 import signal
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from tests.pipeline.workplace import Workplace
+from tests.processes import Program
 
 DOMAINS = ("chess", "go", "text", "neural")
 SECONDS = 0.2
@@ -80,7 +77,7 @@ class Killer:
         place.clear()
         if over:
             shutil.copytree(self.old, place.store)
-        running = Forked(place)
+        running = conversion(place)
         files = self.dice.randrange(self.files * 4 // 5)  # the last ones are written within a moment: see late
 
         def reached() -> bool:
@@ -90,13 +87,14 @@ class Killer:
 
         if waited_for(reached, running):
             time.sleep(self.dice.uniform(0, 0.05 if late else 0.1))
-        if running.poll() is None:
-            os.killpg(running.pid, number)
-        told = running.communicate(timeout=1200)[0]
+        if running.process.exitcode is None:
+            os.killpg(running.process.pid or 0, number)
+        ended = running.ended(1200)
+        told = ended.stdout + ended.stderr
         done = (place.folder / "metrics" / place.domain / "convert_run.json").exists()
         if not done:  # else it was killed while the interpreter ended
             clean = -signal.SIGKILL if number is signal.SIGKILL else 130
-            assert running.returncode == clean, f"{number.name}: {running.returncode}\n{told}"
+            assert ended.returncode == clean, f"{number.name}: {ended.returncode}\n{told}"
             progress = (f"{place.domain}: converting ", f"convert {place.domain}: ", "left out of raw: ")
             lines = [line for line in told.splitlines() if not line.startswith(progress)]
             assert len(lines) == (number is not signal.SIGKILL), told
@@ -110,9 +108,8 @@ class Killer:
         return Kill(left, place.run_figures("convert")["resumed_units"], len(whole & shards(place.store)))
 
     def _to_the_end(self) -> None:
-        running = Forked(self.place)
-        told = running.communicate(timeout=1200)[0]
-        assert running.returncode == 0, told
+        ended = conversion(self.place).ended(1200)
+        assert ended.returncode == 0, ended.stderr
 
     def _files(self) -> int:
         return sum(len(names) for _, _, names in os.walk(self.place.work / "store"))
@@ -130,58 +127,16 @@ class Killer:
         return name
 
 
-class Forked:
-    """A conversion in a copy of this process, with what a :class:`subprocess.Popen` of it would have."""
-
-    def __init__(self, place: Workplace, seconds: float = SECONDS) -> None:
-        self.returncode: int | None = None
-        self._output = place.folder / "told.txt"
-        self.pid = os.fork()
-        if not self.pid:
-            self._run(place, seconds)
-
-    def _run(self, place: Workplace, seconds: float) -> NoReturn:
-        code = 1
-        try:
-            os.setsid()
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
-            os.chdir(place.folder)
-            os.environ.update(place.environment())
-            with self._output.open("w") as output:
-                os.dup2(output.fileno(), 1)
-                os.dup2(output.fileno(), 2)
-            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
-            sys.argv = ["often", str(seconds), "convert", place.domain]
-            runpy.run_module("tests.pipeline.often", run_name="__main__")
-            code = 0
-        except SystemExit as error:
-            code = int(error.code or 0)
-        except BaseException:  # noqa: BLE001 - it ends here, whatever it was
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-
-    def poll(self) -> int | None:
-        """Its exit code, if it has ended."""
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-    def communicate(self, timeout: float) -> tuple[str, None]:
-        """Wait for its end; what it printed."""
-        end = time.monotonic() + timeout
-        while self.poll() is None:
-            assert time.monotonic() < end, self._output.read_text()
-            time.sleep(0.005)
-        return self._output.read_text(), None
+def conversion(place: Workplace, seconds: float = SECONDS) -> Program:
+    """A conversion that saves its state every so many seconds."""
+    code = "import runpy; runpy.run_module('tests.pipeline.often', run_name='__main__', alter_sys=True)"
+    return Program(code, str(seconds), "convert", place.domain, folder=place.folder, **place.environment())
 
 
-def waited_for(condition: Callable[[], bool], running: Forked) -> bool:
+def waited_for(condition: Callable[[], bool], running: Program) -> bool:
     """Wait until something is so, or the process has ended; whether it is so."""
     while not condition():
-        if running.poll() is not None:
+        if running.process.exitcode is not None:
             return False
         time.sleep(0.002)
     return True

@@ -3,7 +3,7 @@
 A conversion over an earlier store is recorded, system call by system call. Then the disk is made as it may be found
 when the power fails after any of them: what was synced is there; of what was not, names are those of some moment (a
 journal) or of chance, and bytes are there, lost, cut or zero. On each such disk the store is opened and read whole, and
-the conversion is run again, in a copy of this process: a new one would import for seconds.
+the conversion is run again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.pipeline.kill_runs import Forked
+from tests.pipeline.kill_runs import conversion
 from tests.pipeline.workplace import make_workplace
 
 SECONDS = 0.05
@@ -236,7 +236,6 @@ class Losses:
         """Make a disk, check that a whole store or none is on it, and run the conversion again."""
         disk_after(self.recorded, dice.randrange(len(self.recorded.events) + 1), dice)
         assert self.place.standing() in self.digests
-        run = Forked(self.place, SECONDS)
-        told = run.communicate(timeout=300)[0]
-        assert run.returncode == 0, told
+        ended = conversion(self.place, SECONDS).ended(300)
+        assert ended.returncode == 0, ended.stderr
         assert self.place.left() == self.expected
