@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from contextlib import closing
 
 import numpy as np
@@ -85,3 +86,11 @@ def test_an_archive_of_an_absurd_version_is_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(content[: entry + 6] + b"\xad" + content[entry + 7 :])
     with pytest.raises(SessionError, match=r"not a readable \.npz archive: zip file version 17\.3"):
         NpzRecording(tmp_path / "a.npz")
+
+
+def test_the_directory_of_an_archive_is_read_once_for_all_members(tmp_path, monkeypatch):
+    """With one train of spikes per member, an archive has thousands."""
+    np.savez(tmp_path / "a.npz", **{f"train_{number}": np.arange(number) for number in range(30)})
+    with closing(NpzRecording(tmp_path / "a.npz")) as archive:
+        monkeypatch.setattr(zipfile, "ZipFile", None)
+        assert [archive.array(name).shape[0] for name in archive.names()] == list(range(30))

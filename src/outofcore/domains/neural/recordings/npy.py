@@ -10,7 +10,7 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -82,9 +82,12 @@ class NpzRecording(Recording):
     suffixes = (".npz",)
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        with self._opened("not a readable .npz archive") as archive:
-            members = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+        self._path, self._disk = path, NamedFile(path)
+        with ExitStack() as on_failure, refusing("not a readable .npz archive", self._disk):
+            self._file = on_failure.enter_context(BufferedReader(self._disk))
+            self._archive = zipfile.ZipFile(self._file)
+            on_failure.pop_all()
+        members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
         self._decompressed: dict[str, npt.NDArray[Any]] = {}
         self.one_reader = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
@@ -112,16 +115,14 @@ class NpzRecording(Recording):
                 self._decompressed[name] = np.lib.format.read_array(stream, allow_pickle=False)
         return self._decompressed[name]
 
-    @contextmanager
-    def _opened(self, what: str) -> Iterator[zipfile.ZipFile]:
-        disk = NamedFile(self._path)
-        with BufferedReader(disk) as stream, refusing(what, disk), zipfile.ZipFile(stream) as archive:
-            yield archive
+    def close(self) -> None:
+        self._archive.close()
+        self._file.close()
 
     @contextmanager
     def _member(self, name: str, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
         damaged = f"{name}: cannot be read, the archive is damaged"
-        with self._opened(damaged) as archive, archive.open(entry) as stream:
+        with refusing(damaged, self._disk), self._archive.open(entry) as stream:
             yield stream
 
     def _place(self, entry: zipfile.ZipInfo) -> int:
