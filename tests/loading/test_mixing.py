@@ -75,3 +75,12 @@ def test_a_split_without_samples_is_a_warning(
     assert list(batches) == []
     assert {record.levelname for record in caplog.records} == {"WARNING"}
     assert f"train: no samples, so no batches: {why}" in caplog.text
+
+
+def test_windows_that_cross_sequences_are_advised_only_where_they_do_not(make_store: MakeStore) -> None:
+    def note(mode: str) -> str:
+        store = make_store([LENGTH] * 3)
+        return loader(store, tensors=("id",), window={"length": 3 * LENGTH + 1, "mode": mode}).notes[1]
+
+    assert 'or windows that cross sequences (mode="pack")' in note("never")
+    assert note("pack").endswith("ask for shorter ones (length of window=, lags=, seq_len=)")
