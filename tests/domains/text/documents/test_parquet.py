@@ -110,6 +110,19 @@ def test_repeated_texts_take_no_more_memory_than_others(tmp_path: Path, options:
     assert row == count
 
 
+def test_long_texts_that_a_dictionary_repeats_take_little_memory(tmp_path: Path):
+    texts = ["a b" * 1_000_000 + f" {number}" for number in range(3)]
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2] * 30), pa.array(texts))
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    before, row = pa.total_allocated_bytes(), 0
+    with (tmp_path / "a.parquet").open("rb") as stream:
+        for first, content, lengths in values(Member("a.parquet", stream, stream.tell), "text"):
+            assert (first, content) == (row, texts[row % 3].encode())
+            row += len(lengths)
+            assert pa.total_allocated_bytes() - before < 100 * 2**20
+    assert row == 90
+
+
 def _varint(number: int) -> bytes:
     """As Thrift's compact protocol writes a number."""
     number, content = (number << 1) ^ (number >> 63), b""

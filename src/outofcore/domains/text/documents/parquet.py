@@ -100,9 +100,13 @@ def _slices(array: Any, path: Sequence[str]) -> Iterator[Any]:
     """A column, or what is inside of it, in pieces of few rows."""
     for name in path[1:]:
         array = pc.struct_field(array, name)
-    for first in range(0, len(array), _FEW_ROWS):
-        piece = array.slice(first, _FEW_ROWS)
-        yield (piece.dictionary_decode() if pa.types.is_dictionary(piece.type) else piece).cast(pa.large_binary())
+    rows, repeats = _FEW_ROWS, pa.types.is_dictionary(array.type)
+    if repeats:  # any of its values any number of times
+        longest = pc.max(pc.binary_length(array.dictionary.cast(pa.large_binary()))).as_py() or 1
+        rows = max(1, min(rows, _UNIT_BYTES // longest))
+    for first in range(0, len(array), rows):
+        piece = array.slice(first, rows)
+        yield (piece.dictionary_decode() if repeats else piece).cast(pa.large_binary())
 
 
 def grouped(items: Iterable[_T], weigh: Callable[[_T], tuple[int, int]]) -> Iterator[list[_T]]:
