@@ -176,3 +176,10 @@ def test_damage_is_an_error_every_time(make_store: MakeStore, tmp_path: Any) -> 
         with pytest.raises(DamagedStore, match="train/half"):
             data[range(3000)]
     assert data[0]["id"] == 0
+
+
+@pytest.mark.parametrize("name", ["full", "drop_last", "weights"])
+def test_an_argument_that_only_a_loader_has_is_advised_for_a_loader(make_store: MakeStore, name: str) -> None:
+    argument: Any = {name: True}
+    with pytest.raises(ParamsError, match=rf"unknown argument '{name}'; write .* in outofcore\.loader\(\.\.\.\)$"):
+        ZarrDataset(make_store([8]), tensors=("id",), **argument)

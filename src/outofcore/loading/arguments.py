@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from inspect import signature
@@ -71,6 +72,8 @@ def refuse_unknown(where: str, known: Sequence[str], arguments: Mapping[str, obj
             hint = "a conversion filters, outofcore.convert(..., filters={...}); where= selects from a store"
         elif close:
             hint = f"did you mean {close[0]!r}?"
+        if (written := re.match(r"write (\w+)=", hint)) and written[1] not in known:
+            hint += " in outofcore.loader(...)"
         raise ParamsError(f"{where}: unknown argument {name!r}{f'; {hint}' if hint else ''}")
 
 
