@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from outofcore.raw.unit import keys_of
+from outofcore.raw.unit import difference, keys_of
 
 
 @pytest.mark.parametrize("size", [8, 16, 64])
@@ -34,3 +34,11 @@ def test_a_record_of_several_pieces_is_hashed_as_one() -> None:
 
 def test_no_record_has_no_key() -> None:
     assert keys_of([(np.zeros(0, np.uint8), np.zeros((0, 2), np.int64))]).shape == (0, 16)
+
+
+def test_a_lack_of_memory_is_no_difference() -> None:
+    def audit() -> str:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        difference(audit)

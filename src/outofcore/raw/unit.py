@@ -248,6 +248,8 @@ def difference(audit: Audit, *facts: Any, **more: Any) -> str:
     """What a comparison with the reference library found, or what the library raised; "" where both agree."""
     try:
         finding = audit(*facts, **more)
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
         finding = f"the oracle raised {type(error).__name__}: {error}"
     return (finding or "")[:LONGEST_DIFFERENCE]
