@@ -142,12 +142,15 @@ def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None
     return Buffered(Checked(cast("Any", stream), expansion)) if always else stream
 
 
-def open_parquet(member: Member) -> Any:
-    """A ``pyarrow.parquet.ParquetFile``; raises RawInputError for one in an archive or compressed as a whole."""
+def open_parquet(member: Member, *dictionaries: str) -> Any:
+    """A ``pyarrow.parquet.ParquetFile``, whose columns named by ``dictionaries`` stay compact.
+
+    Raises RawInputError if the member cannot be sought in: compressed as a whole, or in an archive.
+    """
     import pyarrow.parquet as pq  # late: it takes a tenth of a second, and few have such files
 
     try:
-        return pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False)
+        return pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False, read_dictionary=dictionaries)
     except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
         raise RawInputError(
             f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"

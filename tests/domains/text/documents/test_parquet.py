@@ -110,10 +110,12 @@ def test_repeated_texts_take_no_more_memory_than_others(tmp_path: Path, options:
     assert row == count
 
 
-def test_long_texts_that_a_dictionary_repeats_take_little_memory(tmp_path: Path):
-    texts = ["a b" * 1_000_000 + f" {number}" for number in range(3)]
+@pytest.mark.parametrize("stated", [True, False], ids=["a column of a dictionary", "a column of texts"])
+def test_long_texts_that_a_dictionary_repeats_take_little_memory(tmp_path: Path, stated: bool):
+    texts = ["a b" * 700_000 + f" {number}" for number in range(3)]
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2] * 30), pa.array(texts))
-    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    table = pa.table({"text": column if stated else column.dictionary_decode()})
+    pq.write_table(table, tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 24)
     before, row = pa.total_allocated_bytes(), 0
     with (tmp_path / "a.parquet").open("rb") as stream:
         for first, content, lengths in values(Member("a.parquet", stream, stream.tell), "text"):

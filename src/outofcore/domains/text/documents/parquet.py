@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +20,9 @@ MOST_DOCUMENTS = 1 << 14
 
 _T = TypeVar("_T")
 _UNIT_BYTES = 2 << 20
+_SMALL_GROUP_BYTES = 8 << 20
 _FEW_ROWS = 64
+_MOST_ROWS = 1 << 16
 _TEXTS = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
@@ -48,7 +51,7 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, Ints]]:
         )
     row = 0
     try:
-        pieces = _batches(file, path) if arrow else _pieces(file, path)
+        pieces = _batches(file, path) if arrow else _pieces(file, member, path)
         for group in grouped(pieces, lambda array: (array.nbytes, len(array))):
             array = pa.concat_arrays(group)
             lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
@@ -75,16 +78,32 @@ def _batches(stream: Any, path: Sequence[str]) -> Iterator[Any]:
         yield from _slices(array, path)
 
 
-def _pieces(file: Any, path: Sequence[str]) -> Iterator[Any]:
-    """The column of a file, in few rows: a page may name a value of its dictionary any number of times."""
-    total = 0
+def _pieces(file: Any, member: Member, path: Sequence[str]) -> Iterator[Any]:
+    """The column in arrays of about two megabytes at most, whatever is repeated in the file.
+
+    A page may name a value of its dictionary any number of times. A dictionary is kept where a row group is small:
+    Arrow collects it over the whole group. Of a larger one a few rows are read at a time.
+    """
+    compact, total = None, 0
     for group in range(file.metadata.num_row_groups):
-        facts, count = file.metadata.row_group(group), 0
+        facts = file.metadata.row_group(group)
         # Of all columns: asked for those of one, pyarrow 26 aborts the process where its statistics are damaged.
-        rows = max(1, min(_FEW_ROWS, int(facts.num_rows * _UNIT_BYTES / max(facts.total_byte_size, 1))))
-        for batch in file.iter_batches(rows, row_groups=[group], columns=[".".join(path)], use_threads=False):
-            count += len(batch)
-            yield from _slices(batch.column(0), path)
+        rows = max(1, int(facts.num_rows * _UNIT_BYTES / max(facts.total_byte_size, 1)))
+        done = count = 0
+        if facts.total_byte_size <= _SMALL_GROUP_BYTES:
+            compact = compact or open_parquet(member, ".".join(path))
+            with suppress(pa.ArrowException, OSError):  # values that are stored as differences have no dictionary
+                for array in _arrays(compact, group, path, min(rows, _MOST_ROWS)):
+                    yield array
+                    done += len(array)
+                if done == facts.num_rows:
+                    total += done
+                    continue
+        for array in _arrays(file, group, path, min(rows, _FEW_ROWS)):
+            count += len(array)
+            if done < len(array):
+                yield array.slice(done)
+            done = max(0, done - len(array))
         _check_rows(f"row group {group}", facts.num_rows, count)
         total += count
     _check_rows("the file", file.metadata.num_rows, total)
@@ -96,17 +115,33 @@ def _check_rows(place: str, stated: int, count: int) -> None:
         raise pa.ArrowInvalid(f"{place} states {stated:,} rows and holds {count:,}")
 
 
+def _arrays(file: Any, group: int, path: Sequence[str], rows: int) -> Iterator[Any]:
+    for batch in file.iter_batches(rows, row_groups=[group], columns=[".".join(path)], use_threads=False):
+        yield from _slices(batch.column(0), path)
+
+
 def _slices(array: Any, path: Sequence[str]) -> Iterator[Any]:
     """A column, or what is inside of it, in pieces of few rows."""
     for name in path[1:]:
         array = pc.struct_field(array, name)
-    rows, repeats = _FEW_ROWS, pa.types.is_dictionary(array.type)
-    if repeats:  # any of its values any number of times
-        longest = pc.max(pc.binary_length(array.dictionary.cast(pa.large_binary()))).as_py() or 1
-        rows = max(1, min(rows, _UNIT_BYTES // longest))
-    for first in range(0, len(array), rows):
-        piece = array.slice(first, rows)
-        yield (piece.dictionary_decode() if repeats else piece).cast(pa.large_binary())
+    if pa.types.is_dictionary(array.type):
+        yield from _decoded(array)
+    else:
+        for first in range(0, len(array), _FEW_ROWS):
+            yield array.slice(first, _FEW_ROWS).cast(pa.large_binary())
+
+
+def _decoded(array: Any) -> Iterator[Any]:
+    """The values of a dictionary array, in pieces."""
+    sizes = pc.fill_null(pc.binary_length(array.dictionary).take(array.indices), 0)
+    ends = np.cumsum(np.asarray(sizes, np.int64))
+    first = 0
+    while first < len(array):
+        before = ends[first - 1] if first else 0
+        stop = max(first + 1, int(np.searchsorted(ends, before + _UNIT_BYTES, "right")))
+        stop = min(stop, first + MOST_DOCUMENTS)
+        yield array.slice(first, stop - first).dictionary_decode().cast(pa.large_binary())
+        first = stop
 
 
 def grouped(items: Iterable[_T], weigh: Callable[[_T], tuple[int, int]]) -> Iterator[list[_T]]:
