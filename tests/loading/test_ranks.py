@@ -52,7 +52,7 @@ def counts(batches: Any) -> list[int]:
     return [len(batch["id"]) for batch in batches]
 
 
-@pytest.mark.parametrize("world", [3, 24, *long_cases(6, 32, 100)])
+@pytest.mark.parametrize("world", [3, 24, *long_cases(6, 32, 95)])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_together_they_receive_the_epoch_of_one(make_store: MakeStore, sampling: str, world: int) -> None:
     options = SAMPLINGS[sampling]

@@ -115,7 +115,7 @@ class ZarrDataset(Dataset[Batch]):
         budget, split = budget_bytes(memory), word("split", split)
         stores = opened_all(data, field_names(tensors))
         refuse_unknown(
-            "ZarrDataset()", list(signature(type(self)).parameters), unknown, [source.domain for source in stores]
+            "ZarrDataset()", list(signature(type(self)).parameters)[:-1], unknown, [source.domain for source in stores]
         )
         check_stores(stores)
         known = stores[0].parts

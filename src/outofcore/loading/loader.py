@@ -150,7 +150,7 @@ def loader(
     names = field_names(tensors)
     named = opened_sources(data, names and tuple(dict.fromkeys((*names, *sampling.columns))))
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
-    refuse_unknown("loader()", list(signature(loader).parameters), unknown, [store.domain for store in stores])
+    refuse_unknown("loader()", list(signature(loader).parameters)[:-1], unknown, [store.domain for store in stores])
     if isinstance(data, Mapping) != sampling.mixes_sources:
         refuse("data", "stores by name, {'a': ..., 'b': ...}, with shuffle=Mixture(weights), and only then", data)
     if sampling.mixes_sources and SOURCE in of_sequences:
