@@ -237,7 +237,7 @@ def sample_bytes(split: Split) -> SampleBytes:
     if not split.windows.samples:
         return SampleBytes()
     rows = _blank_rows(split) if split.ready and not split.transform else _first_rows(split)
-    tensors, (batch, kept, held) = made_of(rows, split.reading)
+    tensors, (batch, kept, held) = tensors_of_sample(rows, split.reading)
     tensors = with_columns(tensors, columns := split.columns.blank())
     batch += sum(values.nbytes for values in columns.values())
     batch += split.windows.packs.runs_bytes if split.windows.packs else 0
@@ -249,7 +249,7 @@ def sample_bytes(split: Split) -> SampleBytes:
     return SampleBytes(batch + result, kept + RETAINED * peak, held + peak - result)
 
 
-def made_of(rows: Mapping[str, Any], reading: Reading) -> tuple[Batch, SampleBytes]:
+def tensors_of_sample(rows: Mapping[str, Any], reading: Reading) -> tuple[Batch, SampleBytes]:
     """The tensors of the rows of one sample, and their bytes."""
     tensors = reading(rows, np.zeros(1, np.uint64))
     loose, kept = loose_bytes(tensors.values(), rows.values())

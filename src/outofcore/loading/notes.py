@@ -62,10 +62,12 @@ def _why_empty(split: Split) -> str:
         return "the split has no rows"
     if not split.sequences.selected:
         return f"no sequence of {split.path} is one where {split.selects}"
-    rows = f"the {split.windows.length:,} rows of a window; ask for shorter ones (length of window=, lags=, seq_len=)"
+    rows = (
+        f"has the {split.windows.length:,} rows of a window; ask for shorter ones (length of window=, lags=, seq_len=)"
+    )
     if split.windows.window and split.windows.window.mode == "never":
-        return f'no sequence has {rows}, or windows that cross sequences (mode="pack")'
-    return f"no rows that follow each other are {rows}"
+        return f'no sequence {rows}, or windows that cross sequences (mode="pack")'
+    return f"no range of consecutive rows {rows}"
 
 
 def _selected(split: Split) -> str:

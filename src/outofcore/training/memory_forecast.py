@@ -24,8 +24,8 @@ from outofcore.loading.memory import (
     MemoryEstimate,
     SampleBytes,
     decoding_bytes,
-    made_of,
     table_bytes,
+    tensors_of_sample,
 )
 from outofcore.loading.sequences import indexable, refuse_text
 from outofcore.order.plain import PlainSampler, Shuffle
@@ -237,7 +237,7 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, SampleBytes
     given = [field for field in schema.rows if field.name in reading.fields]
     given += _columns(schema, _of_reading(reading))
     rows = {field.name: np.full((1, *length, *field.shape), field.fill, field.dtype) for field in given}
-    return made_of(rows, reading)
+    return tensors_of_sample(rows, reading)
 
 
 def loader_needs(

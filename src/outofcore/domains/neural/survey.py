@@ -88,7 +88,7 @@ def by_subject(notes: Mapping[str, Mapping[str, str]]) -> list[str]:
         for subject in noted:
             sessions.setdefault(subject, []).append(name)
     return [
-        f"{names[0]}{f' and {len(names) - 1} more sessions' * (len(names) > 1)}: {notes[names[0]][subject]}"
+        f"{names[0]}{f' and {len(names) - 1} more sessions' if len(names) > 1 else ''}: {notes[names[0]][subject]}"
         for subject, names in sessions.items()
     ]
 
@@ -132,8 +132,10 @@ def _notes(streams: Streams, surveyed: SessionSurvey, source: SourceSection) -> 
             framed = names.stimulus is not None or setting != "frame_times"
             if likely is not None and getattr(names, setting) is None and framed:
                 hints.append(f"source.names.{setting}: {likely}")
-        unread = f"not read: {first_names(streams.unread, MOST_LISTED)}{'; perhaps ' * bool(hints)}{', '.join(hints)}"
-        notes[unread] = unread
+        unread = f"not read: {first_names(streams.unread, MOST_LISTED)}" + (
+            f"; perhaps {', '.join(hints)}" if hints else ""
+        )
+        notes[unread] = unread  # each list of arrays is a subject
     return notes
 
 
