@@ -10,12 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, util
 from pathlib import Path
 
 FILES = 20
 CONTEXT = get_context("forkserver")  # one server for all: it has no thread and nothing of outofcore
 CONTEXT.set_forkserver_preload(["dvc.cli.parser", "dvc.repo", "numba", "psutil", "pydantic", "torch", "typer", "zarr"])
+util.get_temp_dir()  # of its socket, whose path may have 107 bytes: before a test has its temporary files elsewhere
 
 
 class Program:
